@@ -161,7 +161,7 @@ for ax in axes:
 # wider model can look sharper because of its rate alone. We therefore compare sizes at the same rate, and show the effect of
 # the rate beside it.
 
-# %% mystnb={"figure": {"caption": "Trace of the smallest model divided by that of the largest, at the same KL, with 95 % intervals over replicates (that of the main comparison is widened by Holm's correction). Above one, the larger model is flatter. Recorded runs.", "name": "fig-trace-size"}, "image": {"alt": "Intervals of the ratio of traces, one row per comparison."}}
+# %% mystnb={"figure": {"caption": "Trace of the smallest model divided by that of the largest, at the same KL, with 95 % intervals over replicates (that of the main comparison is widened by Holm's correction); cooled models are compared at the KLs that they reach. Above one, the larger model is flatter. Green: supports the paper; red: against it; grey: undecided. Recorded runs.", "name": "fig-trace-size"}, "image": {"alt": "Intervals of the ratio of traces, one row per comparison."}}
 finding(tables.trace_finding(answers, record, "rate falls as 1 / d"))
 of_size = answers[(answers.question == "flatness by size") & (answers.unit == RATIO)]
 groups = dict(list(of_size.groupby("language", sort=False)))
@@ -177,11 +177,13 @@ render(tables.control_table(answers, "flatness by size"), decimals=4)
 
 # %% [markdown]
 # *Relative to squared weights* is $\sum_l\lVert W_l\rVert_F^2\,\mathrm{Tr} H_{ll}$, which does not change when a tensor is
-# rescaled. *Enlarged to one width* embeds all sizes in the widest model, as Appendix B.1 does ([B.1 Enlargement](b2_enlargement.ipynb) shows how
+# rescaled. *Best rate of each* is the main
+# comparison without Holm's correction where both sizes have the main rate as their best. *Steps* are those that the smaller and the larger
+# model take to the common KL, or those of cooling. *Enlarged to one width* embeds all sizes in the widest model, as Appendix B.1 does ([B.1 Enlargement](b2_enlargement.ipynb) shows how
 # this map alone affects the comparison).
 #
 # The effect of the learning rate alone: the slope of the log trace against the log learning rate, at the same size and KL. A
-# slope of $-1$ means that half the rate doubles the trace.
+# slope of $-1$ means that halving the rate doubles the trace.
 
 # %%
 render(tables.control_table(answers, "flatness by rate"), decimals=4)

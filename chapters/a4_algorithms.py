@@ -17,7 +17,7 @@
 # of sampled labels gives SGD this bias.
 #
 # **What you will see**: one size trained against the downstream tasks, compared with standard training at *exactly* equal
-# KL; and the decisive experiment: one saturated model, made flatter or sharper in different ways and brought back to
+# KL; and the decisive experiment: saturated models, each made flatter or sharper in several ways and brought back to
 # one loss.
 
 # %% tags=["parameters"]
@@ -93,7 +93,7 @@ round(float(transfer_loss(OneFeature(1, 1), pair, pair, ridge=0.1)), 5)
 # ## What each algorithm does
 #
 # The table has all training algorithms of the book. This page compares AdamW with the adversary, and continues the training
-# of one saturated model with label noise, with a penalty that flattens it, and with a reward that sharpens it.
+# of a saturated model with label noise, with a penalty that flattens it, and with a reward that sharpens it.
 
 # %%
 import pandas as pd
@@ -143,9 +143,9 @@ say(tables.answer_in_words(answers, "adversary"))
 render(tables.control_table(answers, "flatness by adversary"), decimals=4)
 
 # %% [markdown]
-# ## Does flatness cause transfer? One saturated model, treated in different ways
+# ## Does flatness cause transfer? Saturated models, each treated in several ways
 #
-# The models compared so far differ in more than their flatness. Here a single saturated model continues with plain SGD and
+# The models compared so far differ in more than their flatness. Here a saturated model of each of several sizes continues with plain SGD and
 # one of several treatments: label noise of scale $s$, or none ($s = 0$); a penalty on the log Fisher trace, which flattens
 # without noise; and a reward for it, which sharpens (both in batches of 64 instead of 256, because of their cost). Noise raises
 # the loss, so each model is then trained on exact conditionals until its KL equals that of the untreated model of its

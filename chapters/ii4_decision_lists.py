@@ -76,7 +76,7 @@ render(show.sequence_table(settings))
 # it contains, so the mean over all sequences is a sum over $2^{m-1}$ patterns with hypergeometric weights. We write $\mathcal L$ for this mean, the
 # population loss, as $L$ is the size of the vocabulary and $L_a$ a list. Its gradient by the score $w_k$ that $a$ gives to $k$ is
 # $\frac cn\, \mathbb E\big[p_k \sum_{j \in s} p_j (r_k - r_j)\big]$, a mean over sequences $s$ that counts 0 where $a$ or $k$ does not occur. Here $p_k$ is the
-# attention on $k$, and $r_k$ the predicted probability of the label $\pi(k)$, less 1 if $k$ determines the label. In code, for one token of each entry:
+# attention on $k$, and $r_k$ the predicted probability of the label $\pi(k)$, less 1 if $k$ determines the label. In code, with one token for each distinct entry of the column:
 
 # %%
 from sameloss.book.chapter import show_source
@@ -181,7 +181,7 @@ say(
 #
 # ## How large must the read-out be?
 #
-# On the plateau the token attends to itself alone. The gradient by its own score changes sign where the predicted probability of its own label exceeds
+# Near the critical read-out and below it, the token attends almost only to itself on the plateau. The gradient by its own score changes sign where the predicted probability of its own label exceeds
 # that of any other by $D = q - (1 - q)/(n - 1)$, with $q$ the plateau's accuracy. The read-out at which this happens is the critical read-out,
 # $c^* = \log\big((1 + D(L - 1)) / (1 - D)\big)$.
 
@@ -261,7 +261,7 @@ say(
 # %% [markdown]
 # ## The statements, judged
 #
-# Below, $p$ is the attention of a token $a$ on its label-determining token, and $o$ a predicted probability. Where $a$ is misclassified in some sequence,
+# Below, $p$ is the attention of a token $a$ on its label-determining token. Where $a$ is misclassified in some sequence,
 # $k^*$ is the first token of $L_a$ that determines its label in such a sequence, $S$ the set of sequences in which $k^*$ determines the label and $a$ is
 # misclassified, and $v$ the vector that is 1 on the tokens of $L_a$ up to $k^*$ and 0 elsewhere; a slope is $\langle \partial\mathcal L, v \rangle$. All entries of
 # $V - cP$ are at most $\varepsilon$ in absolute value; Theorem 4.4 starts from at most $\varepsilon/2$. The assumptions:

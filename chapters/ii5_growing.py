@@ -129,10 +129,10 @@ say(
 # %% [markdown]
 # ## The initial, the early and the final loss (Figure 5.2)
 #
-# The thesis predicts that the KL right after growing orders the operators badly, and the KL after 5 % of the steps well. Correlations are computed
+# The thesis predicts that the KL right after growing orders the operators badly, and the KL after about 5 % of the steps well (at the nearest evaluation). Correlations are computed
 # within each shallow model and averaged.
 
-# %% mystnb={"figure": {"caption": "Figure 5.2: the final KL of every operator against the KL right after growing (left) and after 5 % of the steps (right), each over the mean of its shallow model's candidates.", "name": "fig-early-final"}, "image": {"alt": "Two scatter plots of the final KL, coloured by how new layers begin."}}
+# %% mystnb={"figure": {"caption": "Figure 5.2: the final KL of every operator against the KL right after growing (left) and after about 5 % of the steps (right), each over the mean of its shallow model's candidates.", "name": "fig-early-final"}, "image": {"alt": "Two scatter plots of the final KL, coloured by how new layers begin."}}
 finding(show.early_final_finding(grown))
 axes = drawing.panels(2, width=4.5)
 show.early_against_final(grown, 0, "right after growing", axes[0])
@@ -156,7 +156,7 @@ render(pd.concat(correlations, names=["runs"]).reset_index("runs").dropna(subset
 # %% [markdown]
 # ## How early? (Figure 5.3)
 
-# %% mystnb={"figure": {"caption": "Figure 5.3: by step after growing (0 stands at the left end), the rank correlation with the final KL (left); the correlation between any two evaluations, and the step from which later ones agree (lines; middle); and the relative regret of choosing then (right; dashed: a choice at random, dotted: LAG's k). Bands: 95 % over shallow models.", "name": "fig-how-early"}, "image": {"alt": "Three panels against the steps after growing: correlation, a map of correlations between evaluations, and relative regret."}}
+# %% mystnb={"figure": {"caption": "Figure 5.3: by step after growing (0 stands at the left end), the rank correlation with the final KL (left); the correlation between any two evaluations, and the step that best separates early from late ones (lines; middle); and the relative regret of choosing then (right; dashed: a choice at random, dotted: LAG's k). Bands: 95 % over shallow models.", "name": "fig-how-early"}, "image": {"alt": "Three panels against the steps after growing: correlation, a map of correlations between evaluations, and relative regret."}}
 finding(show.how_early_finding(grown))
 curve = show.how_early(grown, drawing.panels(3))
 
@@ -186,7 +186,9 @@ movable_growth(runs)
 # ## What LAG chooses, and what it costs (Tables 5.1 and 5.2)
 #
 # LAG@$k$ trains all candidates for $k$ steps and continues with the best. The table has the final KL of each choice above that of the best operator
-# for the same shallow model, with 95 % intervals over shallow models, and the relative regret, which is 0 for the best operator and 1 for the worst:
+# for the same shallow model, with 95 % intervals over shallow models, and the relative regret, which is 0 for the best operator and 1
+# for the worst (above 1 if worse than all). *LAG@0* chooses by the KL right after growing; *oracle* is the best operator; *from scratch* is a
+# deep model trained from initialisation:
 
 # %%
 choices = {name: show.choice_table(run) for name, run in runs.items()}
@@ -243,7 +245,7 @@ of = verdict_sentences(page)
 say(
     f"Operators can be compared only where depth helps. Here the headroom is {show.headroom_in_words(grown.headroom())}; "
     f"in the recorded run it is {show.headroom_in_words(thirty.headroom())}. "
-    f"The verdict on the early loss as a predictor: {of['grow-early']}; on LAG against a choice by the initial loss: {of['grow-lag-initial']}. "
+    f"Verdicts: on the early loss as a predictor, {of['grow-early']}; on LAG against a choice by the initial loss, {of['grow-lag-initial']}. "
     f"All intervals are over {len(grown.final)} shallow models here and {len(thirty.final)} in the recorded run, too few for small effects."
 )
 

@@ -109,7 +109,7 @@ def movable_growth(panels: Mapping[str, Grown]) -> HTML:
     return _figure(
         "growth",
         data,
-        still="the four panels above show the same runs",
+        still="the figures above show the same runs",
         controls=_choice("runs", "panel")
         + _choice("shallow model", "seed")
         + _slider("steps after growing", "look")

@@ -297,7 +297,10 @@ def _penalised(weight: float) -> Objective:
 
 
 ALGORITHMS: dict[str, Algorithm] = {
-    "adamw": Algorithm("AdamW on sampled labels, linear decay: ordinary training", lambda _: Recipe()),
+    "adamw": Algorithm(
+        "AdamW, linear decay: the baseline (on exact conditionals, unless a preset says otherwise)",
+        lambda _: Recipe(),
+    ),
     "adversarial": Algorithm(
         "AdamW on the masked loss minus λ times the downstream loss of the best linear head (App. A.4)",
         lambda weight: Recipe(Objective(adversary=Adversary(weight))),

@@ -93,7 +93,7 @@ def test_headroom_is_said_with_what_follows_from_it(synthetic):
 
 def test_findings_have_the_numbers_and_the_direction_of_their_figures(synthetic):
     assert show.after_growing_finding(synthetic) == (
-        "Relative to the model not grown, copies begin at -0.6 nats and end at -0.4."
+        "Relative to the model not grown, duplicates begin at -0.6 nats and end at -0.4."
     )
     low = replace(synthetic, not_grown=synthetic.not_grown - 1)
     assert show.after_growing_finding(low).endswith("and end at +0.6.")

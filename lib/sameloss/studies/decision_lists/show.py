@@ -180,17 +180,20 @@ def attention_finding(tables: Tables) -> str:
     most = tables.curves.groupby("name").attention.max()
     share, others = most[THEOREM] * tables.settings.task.length, most.drop(THEOREM)
     return (
-        f"At the theorem's read-out the label-determining token gets at most {100 * (share - 1):.2g} % more "
-        f"than uniform attention; at c = {others.idxmax()}, {100 * others.max():.0f} % of the attention."
+        f"Along these curves the label-determining token gets at most {100 * (share - 1):.2g} % more than "
+        f"uniform attention at the theorem's read-out; at c = {others.idxmax()}, {100 * others.max():.0f} % "
+        "of the attention."
     )
 
 
 def critical_finding(tables: Tables) -> str:
     """How much longer training takes below the critical read-out, at the largest vocabulary, at least."""
     times = tables.sweep("critical").pivot(index="words", columns="family", values="natural")
-    times = times.fillna({"critical -0.5": tables.settings.sweeps.horizon}).dropna()
-    ratio = times["critical -0.5"].iloc[-1] / times["critical +0.5"].iloc[-1]
+    horizon = tables.settings.sweeps.horizon
+    below, above = times["critical -0.5"].fillna(horizon), times["critical +0.5"].dropna()
+    words = above.index[-1]
+    ends = "takes" if below[words] < horizon else "does not end within"
     return (
-        f"Half a unit below the critical read-out, training takes at least {ratio:,.0f} times as long as "
-        f"half a unit above it (L = {times.index[-1]})."
+        f"Half a unit below the critical read-out, training {ends} {below[words] / above[words]:,.0f} times "
+        f"the time that it takes half a unit above it (L = {words})."
     )

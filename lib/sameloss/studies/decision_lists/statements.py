@@ -28,14 +28,15 @@ STATEMENTS = {
     "sketch": Statement(
         "Section 4.3.2, proof sketch",
         "The directional derivative along v is at most 0 where another token than k determines the label.",
-        "It is if v ends at k*: where a token before k* determines the label, it is predicted correctly.",
+        "True if v ends at k*: where a token before k* determines the label, it is predicted correctly.",
     ),
     "order": Statement("Section 4.3.2", "Scores in the order of the list classify every sequence."),
     "thm43": Statement("Theorem 4.3", "Perfect classification within T = 32 λ M / log L steps of 1/λ."),
     "thm43-rate": Statement(
         "Theorem 4.3, the rate",
         "Steps of 1/λ, λ the largest eigenvalue of the Hessian, never raise the loss.",
-        "With λ ≥ that of every W, such as Pr[a occurs] (c²/8 + c)/n; the value at W = 0 does not suffice.",
+        "True if λ bounds the largest eigenvalue at every W, as Pr[a occurs] (c²/8 + c)/n does; its value at "
+        "W = 0 does not suffice.",
     ),
     "thm43-proof": Statement(
         "Proof of Theorem 4.3",
@@ -47,7 +48,10 @@ STATEMENTS = {
         "Assumption 4.3", "It implies Assumption 4.2 where V = cP but, as the thesis expects, not elsewhere."
     ),
     "asm44": Statement("Assumption 4.4", "It implies Assumption 4.2, also away from V = cP."),
-    "thm44": Statement("Theorem 4.4", "Both matrices are perfect within λε/2 steps: a time of ε/2."),
+    "thm44": Statement(
+        "Theorem 4.4",
+        "With both matrices trained, classification is perfect within λε/2 steps: a time of ε/2.",
+    ),
     "thm44-proof": Statement(
         "Proof of Theorem 4.4",
         "The slope is at most −(1/2n) p (1 − p)(c − 4ε) on S, where p ≤ 1/2 + ε/c, and at most 6ε/n on other "
@@ -56,8 +60,8 @@ STATEMENTS = {
     "lem41": Statement("Lemma 4.1", "A step moves no entry of V by more than η: |∂ℒ/∂V| ≤ 1."),
     "lists": Statement(
         "Section 4.3.4, Figure 4.1",
-        "f(i) = i mod (L + 1) makes π a permutation of 1 to L.",
-        "It does modulo L, with tokens from 0.",
+        "Tokens taken modulo L + 1 make π a permutation of 1 to L.",
+        "Tokens taken modulo L, from 0, do.",
     ),
     "figure": Statement("Figure 4.1", "After one step on V from scratch, P is seen in it."),
     "figure-diagonal": Statement(f"Figure 4.1 {OURS}", "Its entries are L/n − 1 exactly, at the rate L²."),

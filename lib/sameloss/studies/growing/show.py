@@ -199,7 +199,7 @@ def after_growing_finding(grown: Grown) -> str:
     """Where copies begin and end, relative to the model that is not grown."""
     copies, kept = grown.kl[:, :, grown.of("duplicate")].mean((0, 2)), grown.not_grown.mean(0)
     begin, *_, end = copies - kept
-    return f"Relative to the model not grown, copies begin at {begin:+.2g} nats and end at {end:+.2g}."
+    return f"Relative to the model not grown, duplicates begin at {begin:+.2g} nats and end at {end:+.2g}."
 
 
 def early_final_finding(grown: Grown) -> str:
@@ -223,16 +223,16 @@ def ceiling_in_words(grown: Grown) -> str:
 def how_early_finding(grown: Grown) -> str:
     """How well the final order can be predicted before the end."""
     best = grown.correlation_curve().correlation_value.iloc[:-1].max()
-    return (
-        f"With {len(grown.operators)} operators, the rank correlation with the final KL is at most "
-        f"{best:.2f} before the end."
-    )
+    most = "negative at every evaluation" if best < 0 else f"at most {best:.2f}"
+    count = len(grown.operators)
+    return f"With {count} operators, the rank correlation with the final KL is {most} before the end."
 
 
 def transition_in_words(grown: Grown) -> str:
-    """The step at which rankings change most."""
+    """The step that best separates early rankings from late ones."""
     step = grown.steps[transition(grown.mean_self_correlation())[0]]
-    return f"Rankings change most at step {step} ({100 * step / grown.settings.steps:.1f} % of the steps)."
+    share = 100 * step / grown.settings.steps
+    return f"Early and late rankings are best separated at step {step} ({share:.1f} % of the steps)."
 
 
 def ages_finding(grown: Grown) -> str:
@@ -242,16 +242,18 @@ def ages_finding(grown: Grown) -> str:
         (100 * aged.headroom().value, 100 * aged.spread().mean())
         for aged in (grown.aged[young], grown.aged[old])
     )
+    none = [f"{age:,}" for age, aged in sorted(grown.aged.items()) if aged.headroom().low <= 0]
     return (
         f"From {young:,} to {old:,} steps before growing, the gain from depth goes from {gain:.0f} to "
-        f"{later_gain:.0f} %, operators' spread from {spread:.0f} to {later_spread:.0f} %."
+        f"{later_gain:.0f} %{', not detectable at ' * bool(none)}{' and '.join(none)}; operators' spread "
+        f"goes from {spread:.0f} to {later_spread:.0f} %."
     )
 
 
 def ages_in_words(grown: Grown) -> str:
     """At which ages depth helps, and how the initial KL orders operators there."""
     ranks = [
-        f"{mean_correlation(aged.correlations(0)):.2f} after {age:,} steps"
+        f"{mean_correlation(aged.correlations(0)):.2f} for models grown at {age:,} steps"
         for age, aged in sorted(grown.aged.items())
         if aged.headroom().low > 0
     ]
