@@ -187,7 +187,9 @@ def test_findings_have_the_numbers_of_their_figures(tables):
     turned = tables.curves.assign(w1=tables.curves.wo, w3=tables.curves.wo)
     assert show.scores_finding(replace(tables, curves=turned)).startswith("At 0 of the 3 read-outs")
     assert "at c = 10, 77 % of the attention." in show.attention_finding(tables)
-    assert "takes 2 times the time that it takes half a unit above it (L = 40)" in show.critical_finding(tables)
+    assert "takes 2 times the time that it takes half a unit above it (L = 40)" in (
+        show.critical_finding(tables)
+    )
     far = tables.flows[(tables.flows.family != "critical -0.5") | (tables.flows.accuracy < 1)]
     later = tables.settings.sweeps.horizon / tables.sweep("critical +0.5").natural.item()
     assert f"does not end within {later:,.0f} times" in show.critical_finding(replace(tables, flows=far))

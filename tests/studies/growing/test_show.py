@@ -101,15 +101,21 @@ def test_findings_have_the_numbers_and_the_direction_of_their_figures(synthetic)
     assert "correlation of 1.00, which limits" in show.ceiling_in_words(synthetic)
     assert show.how_early_finding(synthetic).endswith("is at most 1.00 before the end.")
     never = replace(synthetic, chosen_by=np.repeat(synthetic.chosen_by[:, :1], len(synthetic.steps), 1))
-    assert show.how_early_finding(never).endswith("is at most -1.00 before the end.")
-    assert show.transition_in_words(synthetic) == "Rankings change most at step 3 (7.5 % of the steps)."
+    assert show.how_early_finding(never).endswith("is negative at every evaluation before the end.")
+    assert (
+        show.transition_in_words(synthetic)
+        == "Early and late rankings are best separated at step 3 (7.5 % of the steps)."
+    )
 
 
 def test_ages_at_which_depth_helps_are_named(synthetic):
     assert show.ages_finding(synthetic).startswith("From 10 to 100 steps before growing, the gain from depth")
     words = show.ages_in_words(synthetic)
     assert "clear at 2 of 2 ages" in words
-    assert "-1.00 (-1.00 to -1.00) after 10 steps, 1.00 (1.00 to 1.00) after 100 steps" in words
+    assert (
+        "-1.00 (-1.00 to -1.00) for models grown at 10 steps, 1.00 (1.00 to 1.00) for models grown at 100 steps"
+        in words
+    )
     young = replace(synthetic.aged[10], not_grown=synthetic.kl[:, :, 0] - 0.5)
     assert "clear at 0 of 1 ages" in show.ages_in_words(replace(synthetic, aged={10: young}))
 
