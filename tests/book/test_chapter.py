@@ -116,7 +116,7 @@ def test_a_fault_ends_a_notebook_with_its_sentence_and_no_traceback(tmp_path):
 @pytest.mark.parametrize(
     ("given", "end"),
     [
-        ("PAPERMILL_INPUT_PATH = 'x.ipynb'", "all 0 runs are in the store; nothing is computed."),
+        ("PAPERMILL_INPUT_PATH = 'x.ipynb'", "this page has no runs of its own; nothing is computed."),
         ("Seeds = 1", "ParameterError: Unknown parameter 'Seeds'; valid here are preset, "),
     ],
 )
