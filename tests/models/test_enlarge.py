@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.func import functional_call, grad, vmap
 
+from sameloss.errors import ParameterError
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.enlarge import deepen, trace_law, widen
 from sameloss.models.sizes import LADDER, PRINTED_D_INTER
@@ -191,3 +192,11 @@ def test_the_ladder_embeds_into_its_largest_and_not_as_printed():
         assert (ratio * printed == PRINTED_D_INTER[-1]) == (ratio == 1)
     assert list(LADDER) == ["d128", "d192", "d320", "d384", "d640", "d960", "d1920"]
     assert all(shape.d_model == 64 * shape.heads for shape in LADDER.values())
+
+
+def test_bad_arguments_are_refused():
+    small = random_model()
+    with pytest.raises(ParameterError, match="ratio must be a whole number, at least 1; got 0"):
+        widen(small, 0)
+    with pytest.raises(ParameterError, match="'word' is not a parameter of an encoder"):
+        trace_law("word", 2)

@@ -111,6 +111,11 @@ def test_the_same_generator_draws_the_same_layers():
     assert all(torch.equal(first[name], again[name]) for name in first)
 
 
+def test_a_map_of_another_number_of_layers_is_refused():
+    with pytest.raises(ParameterError, match="of 3 layers; this one has 2"):
+        grow(trained(), repeated(3, 1, 0, 1), "duplicate")
+
+
 # --- Maps of layers ---
 
 
@@ -145,3 +150,18 @@ def test_every_map_keeps_each_layer_once_and_adds_the_right_number(layers, added
     for grown in grid(layers, added).values():
         assert sum(grown.new) == added
         assert [s for s, new in zip(grown.sources, grown.new, strict=True) if not new] == [*range(layers)]
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: repeated(6, 3, 4, 1), r"^The first of 3 out of 6 layers is 0 to 3 \(.*from 1\); got 4\.$"),
+        (lambda: repeated(6, 3, -1, 1), "got -1"),
+        (lambda: repeated(6, 3, 0, 2), r"^A block size divides the 3 added layers; got 2\.$"),
+        (lambda: repeated(6, 7, 0, 1), r"^From 6 layers 1 to 6 can be added; got 7\.$"),
+        (lambda: repeated(6, 0, 0, 1), "got 0"),
+    ],
+)
+def test_invalid_maps_are_refused(make, sentence):
+    with pytest.raises(ParameterError, match=sentence):
+        make()

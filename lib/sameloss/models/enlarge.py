@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from sameloss.checks import check_count
 from sameloss.errors import ParameterError
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.masked_model import INITIAL_SCALE
@@ -44,7 +45,11 @@ def widen(model: Encoder, ratio: int, *, tied: Tying = "paper") -> Encoder:
     and the head's LayerNorm by the square root of the ratio, which keeps the embedding's Fisher trace (see
     `trace_law`).
 
+    Raises:
+        ParameterError: for a ratio that is not positive.
+
     """
+    check_count("ratio", ratio)
     small = model.shape
     shape = EncoderShape(ratio * small.d_model, ratio * small.heads, small.layers, ratio * small.d_inter)
     state = {name: _replicated(name, value, ratio, tied) for name, value in model.state_dict().items()}
@@ -93,6 +98,10 @@ def trace_law(name: str, ratio: int, tied: Tying = "paper") -> float:
 
     >>> trace_law("word.weight", 3), trace_law("word.weight", 3, "balanced")
     (3.0, 1.0)
+
+    Raises:
+        ParameterError: for a name that is not of a parameter.
+
     """
     return kind_law(kind_of(name), ratio, tied)
 
@@ -104,8 +113,16 @@ def kind_law(kind: str, ratio: int, tied: Tying = "paper") -> float:
 
 
 def kind_of(name: str) -> str:
-    """Return the kind of a parameter, one of `KINDS`."""
-    return next(kind for kind, pattern in KINDS.items() if re.fullmatch(pattern, name))
+    """Return the kind of a parameter, one of `KINDS`.
+
+    Raises:
+        ParameterError: for a name that is not of a parameter.
+
+    """
+    for kind, pattern in KINDS.items():
+        if re.fullmatch(pattern, name):
+            return kind
+    raise ParameterError(f"{name!r} is not a parameter of an encoder; word.weight, for example, is.")
 
 
 def divisor(kind: str, ratio: int, tied: Tying) -> float:
@@ -147,6 +164,11 @@ class LayerMap:
     sources: tuple[int, ...]  # the shallow layer at each position, or the one that an added layer repeats
     new: tuple[bool, ...]  # whether the layer is added
 
+    @property
+    def layers(self) -> int:
+        """The number of layers of the shallow model."""
+        return len(self.new) - sum(self.new)
+
     def __str__(self) -> str:
         """Write the layers, added ones in brackets.
 
@@ -162,14 +184,26 @@ def repeated(layers: int, added: int, index: int, block: int) -> LayerMap:
 
     Args:
         layers: L, the depth of the shallow model.
-        added: k, from 1 to L; the grown model has L + k layers.
-        index: i, the first of the k layers, from 0 to L - k.
-        block: b, layers per block; it divides k.
+        added: k; the grown model has L + k layers.
+        index: i, the first of the k layers, from 0.
+        block: b, layers per block.
+
+    Raises:
+        ParameterError: for a combination outside the design space.
 
     >>> print(repeated(6, 3, index=1, block=3))
     0 1 2 3 (1) (2) (3) 4 5
 
     """
+    if not 1 <= added <= layers:
+        raise ParameterError(f"From {layers} layers 1 to {layers} can be added; got {added}.")
+    if not 0 <= index <= layers - added:
+        raise ParameterError(
+            f"The first of {added} out of {layers} layers is 0 to {layers - added} (the thesis' text counts "
+            f"from 1); got {index}."
+        )
+    if block < 1 or added % block:
+        raise ParameterError(f"A block size divides the {added} added layers; got {block}.")
     pairs = [(source, False) for source in range(index)]
     for first in range(index, index + added, block):
         pairs += [(source, new) for new in (False, True) for source in range(first, first + block)]
@@ -223,7 +257,8 @@ def grow(
         generator: of random values, on the CPU.
 
     Raises:
-        ParameterError: for a function-preserving filling of a post-LN encoder.
+        ParameterError: for a map of another number of layers, or a function-preserving filling for a post-LN
+            encoder.
 
     """
     if filling in PRESERVING and model.norm == "post":
@@ -260,6 +295,9 @@ def grow_tensors(
 
     """
     places = {name: BLOCK.fullmatch(name) for name in tensors}
+    depth = 1 + max(int(place[1]) for place in places.values() if place)
+    if depth != layers.layers:
+        raise ParameterError(f"The map is for a model of {layers.layers} layers; this one has {depth}.")
     grown = {name: value.clone() for name, value in tensors.items() if places[name] is None}
     for at, (source, added) in enumerate(zip(layers.sources, layers.new, strict=True)):
         for name, place in places.items():
