@@ -67,11 +67,10 @@ class HubTeacherSpec:
         if local and not (Path(model) / "config.json").is_file():
             raise LanguageError(f"The folder {model} holds no model: it has no config.json.")
         corpus = corpus or (OWN if local else cls.corpus)
-        folders = [path for path in map(Path, (model, corpus)) if path.is_dir()]
         return cls(
             model,
             corpus=corpus,
-            fingerprint=fingerprint_of(folders),
+            fingerprint=fingerprint_of(_folders(model, corpus)),
             model_commit=commit_of(model, "model"),
             corpus_commit=None if corpus == OWN else commit_of(corpus, "dataset"),
             **fields,
@@ -128,7 +127,7 @@ class HubTeacherSpec:
         """
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
-        folders = [path for path in map(Path, (self.model, self.corpus)) if path.is_dir()]
+        folders = _folders(self.model, self.corpus)
         if folders and self.fingerprint not in (None, fingerprint_of(folders)):
             raise LanguageError(
                 f"The files in {' and '.join(map(str, folders))} are not those of fingerprint "
@@ -160,6 +159,10 @@ class HubTeacherSpec:
             ids = torch.cat(_tokenised(tokenizer, texts[first : first + TEXTS]))
             counts += ids.bincount(minlength=len(counts))
         return counts
+
+
+def _folders(*names: str) -> list[Path]:
+    return [path for path in map(Path, names) if path.is_dir()]
 
 
 OWN = "own sentences"
