@@ -7,11 +7,12 @@ import pytest
 from matplotlib import pyplot as plt
 
 from sameloss.runs.pretraining import Pretraining
+from sameloss.runs.sampling import Downstream, HeldOutConditionals, LabelledSampling
 from sameloss.store.pool import compute_all
-from sameloss.store.store import with_ancestors
+from sameloss.store.store import Store, with_ancestors
 from sameloss.studies.same_loss import experiment, figures
 from sameloss.studies.same_loss.claims import answers
-from sameloss.studies.same_loss.experiment import ALGORITHMS, PRESETS, SMOKE, WORKSTATION
+from sameloss.studies.same_loss.experiment import ALGORITHMS, HMM, PRESETS, SMOKE, WORKSTATION, Measures
 from sameloss.studies.same_loss.figures import accuracy_against_kl
 from sameloss.studies.same_loss.pages import STUDY
 from sameloss.studies.same_loss.tables import (
@@ -92,6 +93,17 @@ def test_the_lookup_table_holds_log_conditionals():
     sums = logs.double().exp().sum(-1)
     assert np.allclose(sums[sentences.inside], 1.0)
     assert (logs[~sentences.inside] == 0).all()
+
+
+def test_one_hot_tokens_of_a_large_vocabulary_stay_as_they_are(tmp_path):
+    """They can be more than the features of all models."""
+    labelled = LabelledSampling(HMM, Downstream(("state3",), "posterior", 40, 40, 1, 0))
+    measures = Measures(20, 4, train=20, probe_sets=2)
+    run = experiment.language_baselines(labelled, HeldOutConditionals(HMM, 20, 0), measures)
+    table = Store(tmp_path).get(run).set_index("reading").value
+    assert HMM.words * HMM.max_length > 20
+    assert table["tokens, expanded"] == table["tokens, features"]
+    assert table["lookup, expanded"] == table["lookup, features"]
 
 
 def test_from_languages_to_answers(page):

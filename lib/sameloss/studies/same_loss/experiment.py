@@ -577,7 +577,7 @@ def model_measurement(
         rows.append(row("enlarged trace", *trace.scaled(lambda name: trace_law(name, ratio)).total[:2]))
     data = ProbeData.of(labelled, store)
     features = data.features(lambda sentences: contextual_features(model, sentences).to(best_device()))
-    readings = _readings(features, m)
+    readings = _readings(features, m.features)
     expanded = readings[EXPANDED]
     for reading, values in readings.items():
         rows += data.accuracies(values, reading, m.train, m.probe_sets)
@@ -597,9 +597,8 @@ def _expanded(features: Features, width: int) -> Features:
     return random_expansion(features[0], width), random_expansion(features[1], width)
 
 
-def _readings(features: Features, measures: Measures) -> dict[str, Features]:
+def _readings(features: Features, width: int | None) -> dict[str, Features]:
     """Features as they are, and expanded by random ones to one number for all models, if there is one."""
-    width = measures.features
     return {FEATURES: features, EXPANDED: features if width is None else _expanded(features, width)}
 
 
@@ -683,7 +682,9 @@ def language_baselines(
     for name, featurise in readers[: 1 if pretrained else 2]:
         train, test = data.features(partial(featurise, language))
         features = train.to(best_device()), test.to(best_device())
-        for reading, values in _readings(features, m).items():
+        # One-hot tokens of a large vocabulary are more than all models' features: those stay as they are.
+        width = max(m.features or 0, features[0].shape[1])
+        for reading, values in _readings(features, width).items():
             rows += data.accuracies(values, f"{name}, {reading}", m.train, m.probe_sets)
     return pd.DataFrame(rows)
 
