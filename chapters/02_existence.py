@@ -200,7 +200,7 @@ table = page.table
 render(table[(table.model == size) & (table.quantity == "kl")].head(4), decimals=4)
 
 # %%
-render(tables.model_table(table), decimals=3)
+render(tables.model_table(table), decimals=1).format("{:.4f}", subset=["KL"])
 
 # %% [markdown]
 # Means over replicates after the longest training. KL is in nats per masked token, and as a percentage of the KL of a bag of

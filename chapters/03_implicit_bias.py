@@ -311,7 +311,7 @@ from sameloss.book.chapter import render
 render(verdicts.drop(columns="id"))
 
 # %%
-shown = found.drop(columns="of").rename(columns={"text": "check"})
+shown = found.drop(columns="of")
 render(shown.assign(value=found.value.map("{:.3g}".format), tolerance=found.tolerance.map("{:.1g}".format)))
 
 # %% tags=["hide-input"]

@@ -231,8 +231,9 @@ render(judged[["place", "statement", "verdict", "correction"]])
 # The checks behind each correction, of the printed form and of ours; the file below has those of all statements.
 
 # %%
-corrected = page.checks[page.checks.of.isin(judged[judged.verdict != "holds"].id)]
-render(corrected[["of", "text", "value", "target", "tolerance", "printed", "passed"]], decimals=4)
+places = judged[judged.verdict != "holds"].set_index("id").place
+corrected = page.checks.assign(place=page.checks.of.map(places)).dropna(subset="place")
+render(corrected[["place", "text", "value", "target", "tolerance", "printed", "passed"]], decimals=4)
 
 # %% tags=["hide-input"]
 drawing.download(page.checks, "ii3_proofs_checks")

@@ -282,8 +282,9 @@ render(judged[["place", "statement", "verdict", "correction"]])
 # The checks behind each statement that does not hold as printed; the first file below has those of all statements, the second the times of all flows.
 
 # %%
-shown = page.checks[page.checks.of.isin(judged[judged.verdict != "holds"].id)]
-render(shown[["of", "text", "value", "target", "tolerance", "printed", "passed"]], decimals=4)
+places = judged[judged.verdict != "holds"].set_index("id").place
+shown = page.checks.assign(place=page.checks.of.map(places)).dropna(subset="place")
+render(shown[["place", "text", "value", "target", "tolerance", "printed", "passed"]], decimals=4)
 
 # %% tags=["hide-input"]
 from sameloss.studies.drawing import download

@@ -666,14 +666,13 @@ def language_baselines(
     """
     m, language = measures, labelled.language.build()
     sentences, conditionals = store.get(held_out)
-    others = store.get(replace(held_out, seed=held_out.seed + COOLING))
-    rows = [
-        row("context", *context_information(language, sentences, conditionals)[:2]),
-        row("bag-of-words kl", bag_of_words_kl(others, sentences, conditionals)),
-    ]
+    rows = [row("context", *context_information(language, sentences, conditionals)[:2])]
     pretrained = hasattr(labelled.language, "token_flops")
-    if pretrained:
+    if pretrained:  # too few conditionals to fit a bag of words to
         rows.append(row("entropy", *Estimate.of(entropies(conditionals, sentences))[:2]))
+    else:
+        others = store.get(replace(held_out, seed=held_out.seed + COOLING))
+        rows.append(row("bag-of-words kl", bag_of_words_kl(others, sentences, conditionals)))
     data = ProbeData.of(labelled, store)
     for number, task in enumerate(data.tasks):
         counts = data.test.labels[:, number].bincount()

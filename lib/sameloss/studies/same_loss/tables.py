@@ -413,11 +413,11 @@ def pretrained_in_words(record: pd.DataFrame) -> str:
     entropy = rows[rows.quantity == "entropy"]
     error = float(np.sqrt((entropy.standard_error**2).sum()) / len(entropy))
     best = rows[rows.quantity == "kl"].groupby(["model", "stage", "steps"]).value.mean().min()
-    share = 100 * best / value["bag-of-words kl"]
+    share = 100 * best / value["context"]
     return (
         f"Its entropy is {value['entropy']:.2f} ± {1.96 * error:.2f} nats per masked token (95 %; the "
         f"paper's OPT: 1.865), and context carries {value['context']:.2f} nats. Of the recorded models the "
-        f"best has a KL of {best:.2f} nats, {share:.0f} % of the KL of a bag of words."
+        f"best has a KL of {best:.2f} nats: it has yet to learn {share:.0f} % of that."
     )
 
 
