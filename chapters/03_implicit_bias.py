@@ -323,7 +323,7 @@ print("its covariance:", by["lem32-covariance"])
 print("Assumption 3.1:", by["assumption31"])
 print("the flow's velocity is that of plain derivatives:", torch.allclose(plain, library))
 print("nothing moves without noise:", bool(moved < 1e-9))
-print("the coefficient is no ½ and no ⅛:", bool((limits.coefficient.sub(0.25).abs() < 0.1).all()))
+print("the coefficient is neither ½ nor ⅛:", bool((limits.coefficient.sub(0.25).abs() < 0.1).all()))
 print("SGD approaches the flow as η falls:", bool(alone_fits.iloc[-1] < alone_fits.iloc[0]))
 print("the large model ends flatter than the small one:", bool(large < small))
 
