@@ -152,15 +152,14 @@ def gaps_agree(results: Stability, kind: Kind) -> Seeds:
     return AGREE - np.abs(results.slower(kind, "gap 0-1"))
 
 
-def unstable_where_it_fits(results: Stability, kind: Kind, what: str = BETA) -> Seeds:
-    """How much less steeply β falls than the gap, undefined unless all sample sizes have been fitted."""
-    errors = results.at(kind).groupby("size")["trained error"].mean()
-    return np.array([np.nan]) if errors.max() > FITTED else results.slower(kind, what)
+def where_it_fits(effect: Effect) -> Effect:
+    """An effect, undefined unless samples of all sizes have been fitted."""
 
+    def judged(results: Stability, kind: Kind) -> Seeds:
+        errors = results.at(kind).groupby("size")["trained error"].mean()
+        return np.array([np.nan]) if errors.max() > FITTED else effect(results, kind)
 
-def apart_where_it_fits(results: Stability, kind: Kind) -> Seeds:
-    """By how much more than `CLEARLY` the distance falls less steeply than the gap, under that condition."""
-    return unstable_where_it_fits(results, kind, "distance") - CLEARLY
+    return judged
 
 
 def agree(difference: Interval) -> Interval:
@@ -248,9 +247,9 @@ _PATHS = (
 WIDE_BASIN = f"β {LESS} where more parameters than examples are fitted"
 
 _CONVEX = (
-    _claim("convex", "Section 2.5", WIDE_BASIN, CONVEX, unstable_where_it_fits),
+    _claim("convex", "Section 2.5", WIDE_BASIN, CONVEX, where_it_fits(slower(BETA))),
     _claim(
-        "convex-distance", "Section 2.5", f"and the distance does, by {CLEARLY}", CONVEX, apart_where_it_fits
+        "convex-distance", "Section 2.5", f"and the distance does, by {CLEARLY}", CONVEX, where_it_fits(APART)
     ),
 )
 

@@ -19,8 +19,6 @@ from sameloss.studies.parameters import MOST_SEEDS, Config, choose, param
 from sameloss.studies.stability import theory, training
 from sameloss.training.loop import TrainingStep
 
-# The stored run that trains twins.
-
 
 @dataclass(frozen=True)
 class TwinTraining(Run):
@@ -62,6 +60,7 @@ class TwinTraining(Run):
         (folder / "paths.csv").write_bytes(_csv(self._along(stack)))
 
     def _compared(self, stack: training.Stack, by: Int[Tensor, " pair"], step: int) -> pd.DataFrame:
+        """Compare the models of every pair after a step; a NonFiniteLoss where a training diverged."""
         tested, sampled = stack.log_probabilities(stack.tested), stack.log_probabilities(stack.rows)
         labels, sampled_labels = stack.y[stack.tested[0]], stack.y[stack.rows]
         losses = theory.cross_entropy(sampled, sampled_labels).mean(1)
@@ -108,7 +107,8 @@ def _csv(table: pd.DataFrame) -> bytes:
 
 # Which models, which samples, and how much is trained.
 #
-# Names of kinds of training in figures and for `-p model`: by default, and at the presets `gpu` and `paper`.
+# Kinds of training by their names in figures and for `-p model`: those of the small presets, and those of
+# `gpu` and `paper`.
 
 LR, CONVEX = "logistic regression", "random features"
 MLP, MOMENTUM, CNN, CNN_MOMENTUM = "perceptron", "perceptron, momentum", "CNN", "CNN, momentum"
@@ -216,12 +216,7 @@ def _tenth(kind: Kind) -> Kind:
 
 PRESETS = {
     "smoke": StabilityConfig(
-        "smoke",
-        pairs=2,
-        seeds=2,
-        sizes=(40, 80, 160),
-        paths=1,
-        preset_kinds=TINY_KINDS,
+        "smoke", pairs=2, seeds=2, sizes=(40, 80, 160), paths=1, preset_kinds=TINY_KINDS
     ),
     "laptop": StabilityConfig("laptop", pairs=3, seeds=3, sizes=(80, 160, 640)),
     "laptop-long": StabilityConfig("laptop-long"),
