@@ -63,7 +63,7 @@ SAMPLES = 5  # n at which probabilities are compared
 DRAWS = 20_000  # Gaussian vectors in the check of Lemma F.7
 
 
-def all_checks(
+def checks(
     length: int,
     width: int,
     searches: pd.DataFrame,
