@@ -98,7 +98,7 @@ def over_seeds(values: Seeds) -> Interval:
 PAGE = "ii2_stability"
 
 AGREE = 0.35
-"""Largest difference of exponents that count as equal."""
+"""Largest difference between exponents that count as equal."""
 
 CLEARLY = 0.3
 """Least difference of the exponent of parameters from that of the gap."""
@@ -134,6 +134,7 @@ def slower(measure: str, than: str = GAP, by: float = 0.0) -> Effect:
 
 
 def above(measure: str, floor: float = 0.0) -> Effect:
+    """By how much the exponent of a measure exceeds a floor."""
     return lambda results, kind: results.exponents(kind, measure) - floor
 
 
@@ -178,6 +179,7 @@ def _claim(id: str, place: str, text: str, kind: str, effect: Effect, value: flo
 
 
 def _every(id: str, place: str, text: str, effect: Effect) -> Claim:
+    """Claim about all networks, judged by the one where its effect is least."""
     return _claim(id, place, f"{text} ({EVERY})", EVERY, effect)
 
 

@@ -69,7 +69,7 @@ class TwinTraining(Run):
         return self._by_pair(table).assign(step=step)
 
     def _by_pair(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Split the numbers of pairs in a table into seed and pair."""
+        """Replace the running number of a pair by its seed and its number among the seed's pairs."""
         return table.assign(seed=np.array(self.seeds)[table.pair // self.pairs], pair=table.pair % self.pairs)
 
     def _along(self, stack: training.Stack) -> pd.DataFrame:
@@ -167,7 +167,7 @@ class StabilityConfig(Config):
     )
     tolerance: float | None = param("relative, of all verdicts; None: each claim's own", kind=float)
     sizes: tuple[int, ...] = (80, 160, 320, 640)  # m, at most half of the pool, so that samples differ
-    paths: int = 2  # at most; pairs per seed whose linear path is measured
+    paths: int = 2  # pairs per seed whose linear path is measured, at most
     preset_kinds: tuple[Kind, ...] = KINDS
 
     def __post_init__(self) -> None:
@@ -188,6 +188,7 @@ class StabilityConfig(Config):
         return tuple(replace(kind, descent=replace(kind.descent, **changes)) for kind in kinds)
 
     def twins(self, kind: Kind, size: int) -> TwinTraining:
+        """The run that trains twins of one kind on samples of one size."""
         descent, paths = replace(kind.descent, steps=kind.stops[-1]), min(self.paths, self.pairs)
         about = kind.source, kind.network, descent, size, self.pairs, self.all_seeds
         return TwinTraining(*about, kind.stops, paths)

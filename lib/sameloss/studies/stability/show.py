@@ -146,7 +146,7 @@ def slower_in_words(results: Stability) -> str:
 
 
 def decay(results: Stability, name: str, ax: Axes) -> Axes:
-    """Draw the mean of a measure by sample size over that at the smallest, one line per kind."""
+    """Draw a measure's mean by sample size, relative to that at the smallest size, one line per kind."""
     sizes = np.array(results.sizes)
     for at, kind in enumerate(results.kinds):
         values = results.values(kind, MEASURES[name]).mean(0)
@@ -205,7 +205,7 @@ def differences(results: Stability, variants: Variants, ax: Axes) -> Axes:
 
 
 def paths(table: pd.DataFrame, kinds: Sequence[Kind], seen: str, ax: Axes) -> Axes:
-    """Draw the accuracy near lines between twins of the largest size: mean and range over all pairs."""
+    """Draw the accuracy along lines through twins of the largest size: mean and range over all pairs."""
     table = table[table.alpha.between(-0.5, 1.5)]  # further out it falls by much more
     for at, kind in enumerate(kinds):
         of_kind = table[(table.kind == kind.name) & (table["size"] == table["size"].max())]
