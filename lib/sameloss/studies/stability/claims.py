@@ -179,7 +179,7 @@ def _claim(id: str, place: str, text: str, kind: str, effect: Effect, value: flo
 
 
 def _every(id: str, place: str, text: str, effect: Effect) -> Claim:
-    """Claim about all networks, judged by the one where its effect is least."""
+    """Claim about all networks, judged by its least effect, seed by seed."""
     return _claim(id, place, f"{text} ({EVERY})", EVERY, effect)
 
 
