@@ -45,18 +45,19 @@ class TwinTraining(Run):
         stack = training.Stack(self.network, images, rows, self.seeds)
         by = torch.cat([pairs.by for pairs in twins]).to(stack.rows.device)
         resumable = Resumable(folder / SCRATCH, {"stack": stack}, self.resume_every)
-        start = resumable.load(lambda done: (_stop(folder, stop) for stop in self.stops if stop <= done))
+        (folder / SCRATCH).mkdir(exist_ok=True)
+        tables = {stop: folder / SCRATCH / f"stop-{stop:07}.csv" for stop in self.stops}
+        start = resumable.load(lambda done: (path for stop, path in tables.items() if stop <= done))
         batches = self.size, self.descent.batch, self.descent.steps
         rngs = (generator_for("order", seed, self.size) for seed in self.seeds)
         order = torch.stack([theory.visiting_order(*batches, rng) for rng in rngs])
         for step in stack.train(order, self.descent, start):
             if step in self.stops:  # written before the state, which would not compute it again
                 table = self._compared(stack, by, step)
-                write_atomically(_stop(folder, step), _csv(table))
+                write_atomically(tables[step], _csv(table))
                 report(step / self.descent.steps, f"error {table.error.mean():.4f}")
             resumable.record(TrainingStep(step, 0.0, self.descent.lr_at(step - 1)))
-        tables = [pd.read_csv(_stop(folder, stop)) for stop in self.stops]
-        (folder / TABLE).write_bytes(_csv(pd.concat(tables)))
+        (folder / TABLE).write_bytes(_csv(pd.concat(map(pd.read_csv, tables.values()))))
         (folder / "paths.csv").write_bytes(_csv(self._along(stack)))
 
     def _compared(self, stack: training.Stack, by: Int[Tensor, " pair"], step: int) -> pd.DataFrame:
@@ -93,12 +94,6 @@ class TwinTraining(Run):
         models = 2 * self.pairs * len(self.seeds)
         of_a_step = training.products(self.network, self.source.shape) * self.descent.batch * models
         return self.descent.steps * (5e-4 + 3e-10 * of_a_step)
-
-
-def _stop(folder: Path, stop: int) -> Path:
-    """File of the table of a stop, until all are there."""
-    (folder / SCRATCH).mkdir(exist_ok=True)
-    return folder / SCRATCH / f"stop-{stop:07}.csv"
 
 
 def _csv(table: pd.DataFrame) -> bytes:
