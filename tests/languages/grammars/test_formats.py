@@ -6,12 +6,7 @@ import torch
 
 from sameloss.errors import LanguageError
 from sameloss.languages import PCFG, Sentences
-from sameloss.languages.grammars.formats import (
-    GrammarText,
-    read_grammar,
-    rescaled_in_words,
-    to_lines,
-)
+from sameloss.languages.grammars.formats import GrammarText, read_grammar, rescaled_in_words, to_lines
 
 ENGLISH = """
 S -> NP VP [1.0]

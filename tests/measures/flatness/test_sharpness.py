@@ -18,6 +18,7 @@ from sameloss.statistics.intervals import Estimate
 
 SCALINGS = ("LayerNorm gains × 2", "queries × 2", "values × 2", "embedding × 2")
 SHARP = {"rho": 0.1, "draws": 2, "generator": seeded()}
+CHAIN = {"chains": 2, "steps": 4, "batch": 2, "lr": 1e-4, "localisation": 1.0, "generator": seeded()}
 
 UNIFORM = one_word_sentences([0, 1, 2, 3, 4] * 10)
 
@@ -167,10 +168,9 @@ def test_a_chain_that_diverges_names_the_rate():
 
 
 def test_truth_must_be_of_the_sentences(tiny_model, masked):
-    options = {"chains": 2, "steps": 4, "batch": 2, "lr": 1e-4, "localisation": 1.0, "generator": seeded()}
     truth = predictions(tiny_model, masked).repeat(2, 1)
     with pytest.raises(ParameterError, match="truth needs one row per sentence, 12 of them; got 24"):
-        local_learning_coefficient(tiny_model, masked, truth, **options)
+        local_learning_coefficient(tiny_model, masked, truth, **CHAIN)
 
 
 @pytest.mark.parametrize(
@@ -184,12 +184,10 @@ def test_truth_must_be_of_the_sentences(tiny_model, masked):
     ],
 )
 def test_bad_arguments_of_the_learning_coefficient(tiny_model, masked, fault, wrong):
-    chain = {"chains": 2, "steps": 4, "batch": 2, "lr": 1e-4, "localisation": 1.0, "generator": seeded()}
     with pytest.raises(ParameterError, match=fault):
-        local_learning_coefficient(tiny_model, masked, **chain | wrong)
+        local_learning_coefficient(tiny_model, masked, **CHAIN | wrong)
 
 
 def test_one_sentence_has_no_learning_coefficient(tiny_model, masked):
-    chain = {"chains": 2, "steps": 4, "batch": 2, "lr": 1e-4, "localisation": 1.0, "generator": seeded()}
     with pytest.raises(ParameterError, match=r"the number of sentences must be .* at least 2; got 1"):
-        local_learning_coefficient(tiny_model, masked.rows(slice(1)), **chain)
+        local_learning_coefficient(tiny_model, masked.rows(slice(1)), **CHAIN)

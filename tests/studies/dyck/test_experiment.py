@@ -6,7 +6,7 @@ import torch
 from sameloss.errors import LanguageError, ParameterError
 from sameloss.studies.dyck.experiment import PRESETS, DyckConfig, trained
 from sameloss.studies.dyck.pages import STUDY
-from sameloss.studies.dyck.statements import STATEMENTS, all_checks
+from sameloss.studies.dyck.statements import STATEMENTS, checks
 from sameloss.studies.dyck.theory import (
     downstream_inputs,
     hessian_trace,
@@ -142,9 +142,9 @@ def test_a_statement_without_a_correction_has_no_check_of_one(page):
 
 def test_a_wrong_constant_would_be_seen(page):
     """The checks compare numbers, so that 4/(m²√T) or a missing 2 cannot pass for the truth."""
-    checks = page.checks.set_index("text")
-    assert checks.value["dense Hessian's trace over E‖∇f‖²"] == pytest.approx(2)
-    printed = checks.loc["trace of a solution of 4 neurons, at least √(4/T)"]
+    found = page.checks.set_index("text")
+    assert found.value["dense Hessian's trace over E‖∇f‖²"] == pytest.approx(2)
+    printed = found.loc["trace of a solution of 4 neurons, at least √(4/T)"]
     assert printed.value == pytest.approx(printed.target / 2)
 
 
@@ -163,8 +163,8 @@ def test_another_number_in_a_table_would_be_seen(results, table, column, factor,
     wrong = tables | {table: tables[table].assign(**{column: factor * tables[table][column]})}
 
     def corrected(given):
-        checks = all_checks(6, 4, *given.values(), torch.Generator().manual_seed(0))
-        return checks[(checks.of == of) & ~checks.printed].passed.all()
+        found = checks(6, 4, *given.values(), torch.Generator().manual_seed(0))
+        return found[(found.of == of) & ~found.printed].passed.all()
 
     assert corrected(tables)
     assert not corrected(wrong)

@@ -8,12 +8,7 @@ from sameloss.errors import NonFiniteLoss, ParameterError
 from sameloss.images import ImageSource
 from sameloss.store.store import Store
 from sameloss.studies.stability.claims import TOPICS
-from sameloss.studies.stability.experiment import (
-    LR,
-    MLP,
-    PRESETS,
-    TwinTraining,
-)
+from sameloss.studies.stability.experiment import LR, MLP, PRESETS, TwinTraining
 from sameloss.studies.stability.pages import STUDY
 from sameloss.studies.stability.training import GRID, Descent, Perceptron, SmallCNN
 

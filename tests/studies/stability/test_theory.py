@@ -1,4 +1,4 @@
-"""Losses, exponents, bounds, ridge regression, twins and their differences."""
+"""Losses, exponents, bounds, twins and their differences."""
 
 import itertools
 import math

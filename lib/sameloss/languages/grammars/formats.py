@@ -176,6 +176,7 @@ def _joined(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def _parse_lines(lines: Sequence[str]) -> tuple[str | None, list[Rule]]:
+    """Parse plain lines; what is the parent of some line is a symbol elsewhere, and no word."""
     split = [(number, line.split()) for number, line in enumerate(lines, start=1) if line.strip()]
     parents = {parent for _, (parent, *_) in split}
     start, rules = None, []

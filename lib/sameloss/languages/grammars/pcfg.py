@@ -73,7 +73,7 @@ def possible_spans(branching: Branching, emits: Sequence[bool], longest: int) ->
     spans = [{1} if emit else set() for emit in emits]
     for span in range(2, longest + 1):
         for group, blocks in enumerate(branching):
-            if any(span - part in spans[b.right] for b in blocks for part in spans[b.left]):
+            if any(_parts(blocks, spans, span)):
                 spans[group].add(span)
     return spans
 
@@ -153,6 +153,7 @@ def inside(
 
 
 def _combined(chart: Chart, blocks: Sequence[Block], splits: Sequence[Split]) -> Tensor:
+    """Inside scores of a cell, summed over its splits."""
     pairs: dict[int, Tensor] = {}
     for split in splits:
         left = chart[split.left][:, split.left_starts][:, None]
@@ -336,6 +337,7 @@ class PCFG:
         return torch.cat([scores[g] for g in emitting]), torch.cat([tables.leaves[g] for g in emitting])
 
     def _inside_outside(self, tokens: Int[Tensor, "batch seq"]) -> tuple[Chart, Chart]:
+        """Inside and outside scores of sentences; a LanguageError if none has their length."""
         if (length := tokens.shape[1]) not in self.possible_lengths:
             raise LanguageError(
                 f"No sentence has {length} tokens; possible lengths are {self.possible_lengths}."
@@ -375,7 +377,7 @@ class PCFG:
         for cell in chart:
             if cell.first == 0 and (cell.span == tokens.shape[1] or task is not self._tasks["root"]):
                 mass = chart[cell][:, 0] * outer[cell][:, 0]
-                joint[cell.group] = joint[cell.group] + mass if cell.group in joint else mass
+                joint[cell.group] = joint.get(cell.group, 0) + mass
         return {group: mass / score for group, mass in joint.items()}
 
     def _by_symbol(

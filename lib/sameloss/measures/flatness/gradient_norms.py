@@ -275,9 +275,6 @@ CHUNK_BYTES = {"cpu": 32 << 20, ACCELERATOR: 4 << 30}
 SELF_CHECK = 1e-3
 """Tolerated difference from autograd's squared norms on two sentences, relative to their sum."""
 
-Norms = dict[str, Float[Tensor, " batch"]]
-"""Squared norms by parameter name."""
-
 
 class Recording:
     """One forward pass, `model(masked, positions, lengths)`, from which norms for any cotangents follow."""
@@ -305,7 +302,7 @@ class Recording:
         factors = [use.factor for uses in self._uses.values() for use in uses]
         return sum(factor.nbytes for factor in factors if factor is not None)
 
-    def squared_norms(self, cotangents: Float[Tensor, "batch word"]) -> Norms:
+    def squared_norms(self, cotangents: Float[Tensor, "batch word"]) -> dict[str, Float[Tensor, " batch"]]:
         """Compute the squared norm of each sentence's gradient of cotangent · logits, by parameter."""
         arrived = torch.autograd.grad(
             self.logits, self._edges, cotangents, retain_graph=True, allow_unused=True

@@ -225,7 +225,7 @@ def group_diagonals(
     like = flat_parameters(model)
     masked, device = masked.to(like.device), like.device
     group = torch.arange(groups).repeat_interleave(sizes).to(device)
-    chunk = max(1, GRADIENT_BYTES.get(device.type, GRADIENT_BYTES["cpu"]) // like.nbytes)
+    chunk = max(1, GRADIENT_BYTES[device.type] // like.nbytes)
     sums = like.new_zeros(groups, len(like))
     pairs = (part.to(device).split(chunk) for part in _labelled(model, masked, generator, labels))
     for rows, words, weights in zip(*pairs, strict=True):
@@ -314,8 +314,9 @@ def local_learning_coefficient(
     n = len(masked.masked)
     population_loss(model, masked, truth)  # for its checks
     check_count("the number of sentences", n, 2)
-    for name, count, least in (("chains", chains, 2), ("steps", steps, 1), ("batch", batch, 1)):
-        check_count(name, count, least)
+    check_count("chains", chains, 2)
+    check_count("steps", steps)
+    check_count("batch", batch)
     if not 0 < lr < math.inf:
         raise ParameterError(f"lr must be positive and finite; got {lr}.")
     if not 0 <= localisation < math.inf:

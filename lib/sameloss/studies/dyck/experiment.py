@@ -81,7 +81,7 @@ PRESETS = {name: DyckConfig(name) for name in PRESET_NAMES} | {
 }
 
 
-def _measured(model: Transformer, inputs: Inputs) -> dict[str, float]:
+def measured(model: Transformer, inputs: Inputs) -> dict[str, float]:
     """Loss, trace (where the loss is zero), and trace over its lower bound."""
     done = theory.run(model, inputs)
     trace = float(theory.hessian_trace(model, inputs, done))
@@ -107,7 +107,7 @@ def dyck_minimisation(settings: DyckConfig, width: int) -> pd.DataFrame:
     models = theory.minimise_trace(s.length, width, s.restarts, s.minimisation_steps, generator)
     for restart in range(s.restarts):
         model = models.model(restart)
-        row = {"width": width, "restart": restart, **_measured(model, inputs)}
+        row = {"width": width, "restart": restart, **measured(model, inputs)}
         off, kinks = theory.off_direction(model), int(theory.kinks(model, inputs).sum())
         rows.append(row | {"off_direction": off, "kinks": kinks})
     return pd.DataFrame(rows)
@@ -120,14 +120,10 @@ def dyck_transfer(settings: DyckConfig) -> pd.DataFrame:
     For solution (1) at several lengths, and for the kinked solution.
     """
     s, rows = settings, []
-    cases = [
-        ("solution (1)", length, theory.transferable_solution(length, s.width))
-        for length in sorted({6, 8, s.length})
-    ]
-    for name, length, model in [
-        *cases,
-        ("kinked solution", s.length, theory.kinked_solution(s.length)),
-    ]:
+    lengths = sorted({6, 8, s.length})
+    cases = [("solution (1)", length, theory.transferable_solution(length, s.width)) for length in lengths]
+    cases.append(("kinked solution", s.length, theory.kinked_solution(s.length)))
+    for name, length, model in cases:
         inputs, generator = theory.downstream_inputs(length), s.generator(f"transfer {name} {length}")
         exact = theory.failure_probability(model, inputs, list(s.samples))
         for samples, probability in zip(s.samples, exact, strict=True):
@@ -152,16 +148,13 @@ def dyck_features(settings: DyckConfig, report: Report) -> pd.DataFrame:
         for seed in range(s.feature_seeds):
             best = theory.random_feature_solution(inputs, width, generator)
             proofs = best._replace(head=theory.constructed_head(best))
-            measured = _measured(best, inputs)
             rows.append(
                 {
                     "width": width,
                     "seed": seed,
-                    "loss": measured["loss"],
+                    **measured(best, inputs),
                     "norm": float(best.head.square().sum()),
                     "least_norm": theory.least_norm(theory.run(best, inputs).features),
-                    "trace": measured["trace"],
-                    "ratio": measured["ratio"],
                     "cancellation": theory.cancellation(best, inputs),
                     "error_own": float(theory.run(best, downstream).loss),
                     "error_few": _error_after(best, downstream, s.few, generator),
@@ -183,8 +176,8 @@ def dyck_training(settings: DyckConfig, report: Report) -> pd.DataFrame:
     """Measure models along SGD with and without label noise, from V ~ N(0, T) and u ~ N(0, 1)."""
     s, inputs, rows = settings, theory.pretraining_inputs(settings.length), []
     downstream, spread = theory.downstream_inputs(s.length), (s.length**0.5, 1.0)
-    names = list(product(s.noises, range(s.seeds)))
-    noise = torch.tensor([noise for noise, _ in names], dtype=torch.float64)
+    pairs = list(product(s.noises, range(s.seeds)))
+    noise = torch.tensor([noise for noise, _ in pairs], dtype=torch.float64)
     start = theory.random_start(s.length, s.width, s.seeds, s.generator("start"), s.rank, spread)
     start = Transformer(*(torch.cat([tensor] * len(s.noises)) for tensor in start))
     generator = s.generator("training")
@@ -192,7 +185,7 @@ def dyck_training(settings: DyckConfig, report: Report) -> pd.DataFrame:
         start, inputs, noise, lr=s.lr, batch=s.batch, checkpoints=s.checkpoints, generator=generator
     ):
         few = s.generator("few samples")
-        for at, (strength, seed) in enumerate(names):
+        for at, (strength, seed) in enumerate(pairs):
             row = {"noise": strength, "seed": seed, "step": step}
             rows.append(row | trained(models.model(at), inputs, downstream, s.few, few))
         report(step / s.training_steps, f"step {step}")
@@ -205,12 +198,9 @@ def trained(
     """Loss, 2 E‖∇f‖² (of Q and K: `attention`) and downstream errors of a trained model."""
     parts, below = theory.trace_parts(model, inputs), theory.run(model, downstream)
     refitted = theory.smallest_head(below.features, downstream.target)
-    measured = _measured(model, inputs)
     return {
-        "loss": measured["loss"],
-        "trace": measured["trace"],
+        **measured(model, inputs),
         "attention": float(parts["query"] + parts["key"]),
-        "ratio": measured["ratio"],
         "error_all": float(theory.head_loss(below.features, refitted, downstream.target)),
         "error_few": _error_after(model, downstream, few, generator),
         "error_own": float(below.loss),

@@ -8,7 +8,7 @@ import pandas as pd
 from sameloss.store.store import Run
 from sameloss.studies.dyck import experiment
 from sameloss.studies.dyck.experiment import PRESETS, DyckConfig
-from sameloss.studies.dyck.statements import STATEMENTS, all_checks
+from sameloss.studies.dyck.statements import STATEMENTS, checks
 from sameloss.studies.page import Page, PageSpec, Study
 
 
@@ -29,7 +29,7 @@ class DyckPage(Page[DyckConfig]):
     def checks(self) -> pd.DataFrame:
         s, (*searches, transfer, features) = self.config, map(self.store.get, self.runs()[:-1])
         tables = pd.concat(searches), transfer, features
-        return all_checks(s.length, s.width, *tables, s.generator("checks"))
+        return checks(s.length, s.width, *tables, s.generator("checks"))
 
 
 STUDY = Study(PRESETS, {"05_dyck": PageSpec(DyckPage)})

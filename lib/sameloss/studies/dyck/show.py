@@ -13,6 +13,7 @@ from torch import Tensor
 from sameloss.statistics.intervals import paired
 from sameloss.studies.drawing import MARKERS, Style
 from sameloss.studies.dyck import theory
+from sameloss.studies.dyck.experiment import measured
 from sameloss.studies.dyck.theory import Inputs, Transformer, lower_bound
 from sameloss.studies.statement import Judgement
 
@@ -40,15 +41,14 @@ def solution_table(models: dict[str, Transformer], inputs: Inputs) -> pd.DataFra
     """Loss, trace, cancellation and residuals of the conditions of Lemma F.1, a row per model."""
     rows = []
     for name, model in models.items():
-        bound, trace = lower_bound(inputs.length, model.width), float(theory.hessian_trace(model, inputs))
-        residuals = theory.conditions(model, inputs)
+        found, residuals = measured(model, inputs), theory.conditions(model, inputs)
         rows.append(
             {
                 "solution": name,
                 "m": model.width,
-                "loss": float(theory.run(model, inputs).loss),
-                "trace": trace,
-                "trace / bound": trace / bound,
+                "loss": found["loss"],
+                "trace": found["trace"],
+                "trace / bound": found["ratio"],
                 "at the kink": float(theory.kinks(model, inputs).double().mean()),
                 "cancellation": theory.cancellation(model, inputs),
                 "(3)": residuals["balance"],

@@ -63,7 +63,7 @@ SAMPLES = 5  # n at which probabilities are compared
 DRAWS = 20_000  # Gaussian vectors in the check of Lemma F.7
 
 
-def all_checks(
+def checks(
     length: int,
     width: int,
     searches: pd.DataFrame,
@@ -110,11 +110,12 @@ def _theorem(
         yield Check("thm51", text, max(0.0, row.exact - printed), 0.0, EXACT)
     row = rows.loc["solution (1)"]
     error = 4 * (exact * (1 - exact) / row.repetitions) ** 0.5
-    yield Check("thm51", f"failures at n = {SAMPLES}, simulated", row.simulated, exact, error, False)
-    yield Check("thm51", f"failures at n = {SAMPLES}, all spans counted", row.exact, exact, 1e-6, False)
+    yield Check("thm51", f"failures at n = {SAMPLES}, simulated", row.simulated, exact, error, printed=False)
+    text = f"failures at n = {SAMPLES}, all spans counted"
+    yield Check("thm51", text, row.exact, exact, 1e-6, printed=False)
     at_bound = solved[solved.ratio <= 1 + CLOSE]
     text = f"of {len(at_bound)} found at the bound, how many are not solution (1)"
-    yield Check("thm51", text, int((at_bound.off_direction > STRAIGHT).sum()), 0, 0, False)
+    yield Check("thm51", text, int((at_bound.off_direction > STRAIGHT).sum()), 0, 0, printed=False)
 
 
 def _bound(flattest: Transformer, uneven: Transformer, inputs: Inputs, smallest: float) -> Iterator[Check]:
@@ -129,11 +130,12 @@ def _bound(flattest: Transformer, uneven: Transformer, inputs: Inputs, smallest:
     text = f"trace over its bound, Q = 0 and K random, (3) to (5) met to {met:.0e}"
     yield Check("lemF1", text, ratio, 1.0, EXACT)
     text = f"trace of solution (1) over 4/(m√T), m = {width}"
-    yield Check("lemF1", text, trace / lower_bound(length, width), 1.0, EXACT, False)
+    yield Check("lemF1", text, trace / lower_bound(length, width), 1.0, EXACT, printed=False)
     residual = max(theory.conditions(flattest, inputs).values())
-    yield Check("lemF1", "its largest residual of (3) to (5) and of Q, K", residual, 0.0, EXACT, False)
+    text = "its largest residual of (3) to (5) and of Q, K"
+    yield Check("lemF1", text, residual, 0.0, EXACT, printed=False)
     text = "smallest trace over 4/(m√T), found or of random features, at least 1"
-    yield Check("lemF1", text, min(1.0, smallest), 1.0, EXACT, False)
+    yield Check("lemF1", text, min(1.0, smallest), 1.0, EXACT, printed=False)
 
 
 def _neurons(flattest: Transformer, inputs: Inputs) -> Iterator[Check]:
@@ -157,18 +159,19 @@ def _neurons(flattest: Transformer, inputs: Inputs) -> Iterator[Check]:
     counts = theory.allowed_neurons(6)
     text = "neurons that (3) and (4) allow, T = 6, and Lemma F.3 describes"
     yield Check("lemF3", text, counts.all, counts.described, 0)
-    yield Check("lemF3", "neurons that they allow off the ReLU's kink, T = 6", counts.smooth, 1, 0, False)
+    text = "neurons that they allow off the ReLU's kink, T = 6"
+    yield Check("lemF3", text, counts.smooth, 1, 0, printed=False)
     signed = (downstream.target[:, None] * flattest.head.sign()).relu()
     expected = signed * flattest.value.abs().amax(1) / length
     off = float((run(flattest, downstream).features - expected).abs().max())
-    yield Check("lemF3", "largest |σ(V·h)/c - max(0, ±g*)|", off, 0.0, EXACT, False)
+    yield Check("lemF3", "largest |σ(V·h)/c - max(0, ±g*)|", off, 0.0, EXACT, printed=False)
 
 
 def _hessian_and_rank(uneven: Transformer, inputs: Inputs) -> Iterator[Check]:
     """Lemma F.4, for a model with a gradient by Q or K, and Lemma F.5."""
     ratio = 2 * theory.dense_hessian_trace(uneven, inputs) / float(theory.hessian_trace(uneven, inputs))
     yield Check("lemF4", "dense Hessian's trace over E‖∇f‖²", ratio, 1.0, EXACT)
-    yield Check("lemF4", "dense Hessian's trace over 2 E‖∇f‖²", ratio / 2, 1.0, EXACT, False)
+    yield Check("lemF4", "dense Hessian's trace over 2 E‖∇f‖²", ratio / 2, 1.0, EXACT, printed=False)
     cyclic = {k: circulant([1] * (k + 1) + [-1] * k) for k in range(1, 13)}
     lost = sum(2 * k + 1 - np.linalg.matrix_rank(matrix) for k, matrix in cyclic.items())
     yield Check("lemF5", "what the ranks lack, k up to 12", int(lost), 0, 0)
@@ -185,12 +188,12 @@ def _features(features: pd.DataFrame, inputs: Inputs) -> Iterator[Check]:
         ("inputs", len(averages.unique(dim=0)), (length // 2 - 1) * wrong, 2 * length * right),
     ):
         yield Check("thmF6", text, value, printed, EXACT)
-        yield Check("thmF6", text, value, corrected, EXACT, False)
+        yield Check("thmF6", text, value, corrected, EXACT, printed=False)
     norms = features.groupby("width").least_norm.mean().tail(2)
     (wide, widest), growth = norms.index, norms.iloc[1] / norms.iloc[0]
     text = f"least ‖u‖² of a loss up to {theory.SMALL_LOSS}, m = {widest} over m = {wide}"
     yield Check("thmF6", text, growth, 1.0, 0.1)
-    yield Check("thmF6", text, growth, widest / wide, 0.2, False)
+    yield Check("thmF6", text, growth, widest / wide, 0.2, printed=False)
     losses = features.constructed_loss * features.width / theory.constructed_loss(length, 1)
     yield _mean("thmF6", "loss of the proof's head over (2T² + 3)/m", losses, 1.0, printed=False)
     squares = features.constructed_norm / (4 * features.width * length**2)
@@ -198,7 +201,7 @@ def _features(features: pd.DataFrame, inputs: Inputs) -> Iterator[Check]:
     enough = features[features.width >= theory.exact_width(inputs)]
     if len(enough):
         text = "largest loss of the best head at widths from T·C(T, T/2) + 2T"
-        yield Check("thmF6", text, enough.loss.max(), 0.0, ZERO_LOSS, False)
+        yield Check("thmF6", text, enough.loss.max(), 0.0, ZERO_LOSS, printed=False)
 
 
 def _expectation(inputs: Inputs, generator: torch.Generator) -> Iterator[Check]:

@@ -116,6 +116,7 @@ class _OnTheManifold(Run):
         return generator_for(use, self.seed)
 
     def tables(self, report: Report) -> dict[str, pd.DataFrame]:
+        """Compute the tables that the run stores, by name."""
         raise NotImplementedError
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
@@ -214,7 +215,7 @@ class SGDDrift(_OnTheManifold):
 
 
 def _steps(horizon: float, unit: float) -> list[int]:
-    """About equally spaced steps, fewer where there are not as many."""
+    """Numbers of steps at `TIMES` equal times from 0 to the horizon, each once; a step takes `unit`."""
     if horizon < FEWEST_STEPS * unit:
         raise ParameterError(
             f"A learning rate whose square over the batch size is {unit:g} leaves fewer than {FEWEST_STEPS} "
@@ -288,6 +289,7 @@ class AdamDrift(_OnTheManifold):
         self, name: str, start: Tensor, potential: theory.Potential, times: Tensor,
         metric: theory.Metric | None = None,
     ) -> pd.DataFrame:  # fmt: skip
+        """Trace and sharpness along a flow, a row per time."""
         population, _ = self.population()
         flow = theory.projected_flow(population, start, potential, times, metric, FLOW_TOLERANCE)
         measures = {"trace": torch.trace, "sharpness": theory.adam_sharpness}

@@ -1,6 +1,7 @@
 """The page of this study: its parameters and runs."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import pandas as pd
 
@@ -40,7 +41,7 @@ class FlowPage(Page[FlowConfig]):
         """SGD, Adam beside its own flow, and the landscape."""
         return [self.sgd, AdamDrift(*INSTANCE, self.config, 0), self.landscape]
 
-    @property
+    @cached_property
     def checks(self) -> pd.DataFrame:
         return checks(self.sgd, *map(self.store.get, self.runs()[:2]))
 

@@ -58,6 +58,7 @@ def checks(run: SGDDrift, sgd: Tables, adam: Tables) -> pd.DataFrame:
 
 
 def _bartlett(run: SGDDrift) -> Iterator[Check]:
+    """Lemma 3.2."""
     population, _ = run.population()
     start = run.start()
     away = start + 0.1 * torch.randn(len(start), dtype=torch.float64, generator=run.generator("away"))
@@ -79,6 +80,7 @@ def relative_distance(matrix: Float[Tensor, "row column"], reference: Float[Tens
 
 
 def _assumption(run: SGDDrift) -> Iterator[Check]:
+    """Assumption 3.1."""
     _, conditionals = masked_population(ZEROS_LANGUAGE.build())
     text, zeros = "a block-diagonal language: conditionals of zero", int((conditionals == 0).sum())
     yield Check("assumption31", text, zeros, 0, 0)
@@ -89,6 +91,7 @@ def _assumption(run: SGDDrift) -> Iterator[Check]:
 
 
 def _theorem(sgd: Tables) -> Iterator[Check]:
+    """Theorem 3.3 for SGD, as the rate vanishes and at a finite one."""
     for row in coefficient_limits(sgd["coefficients"]).itertuples():
         of = "thm33" if row.batch == 1 else "thm33-batch"
         text = f"B × coefficient at B = {row.batch}, η → 0"
@@ -140,6 +143,7 @@ def finite_limit(finite: pd.DataFrame, flow: str) -> tuple[float, float]:
 
 
 def _adam(adam: Tables) -> Iterator[Check]:
+    """Theorem 3.3 read for Adam."""
     text = "sharpness of Adam's end beside the trace's flow at equal trace"
     yield Check("thm33-adam", text, adam_beside_trace_flow(adam), 0.0, WITHIN)
     value, error = adam_limit(adam)

@@ -224,6 +224,7 @@ def masked_population(language: Language) -> tuple[Float[Tensor, " context"], Fl
 
 RANK_TOLERANCE = 1e-6  # relative to the largest singular value
 MOST_STEPS = 40  # Gauss-Newton steps to a minimiser; a few usually suffice
+CLOSE = 1e-12  # nats above the least loss at which they have arrived
 
 
 def trace_potential(hessian: Matrix) -> Float[Tensor, ""]:
@@ -356,27 +357,27 @@ def projected_flow(
     return path
 
 
-def onto_manifold(population: Population, theta: Points, tolerance: float = 1e-12) -> Points:
+def onto_manifold(population: Population, theta: Points) -> Points:
     """Move to nearby minimisers by Gauss-Newton steps, each the smallest that corrects the predictions.
 
     This removes the fluctuations of SGD about the manifold. The result is one of several minimisers nearby;
     the choice changes the trace by an amount of the order of the learning rate.
 
     Raises:
-        ManifoldError: where the steps do not come within `tolerance` (nats) of the least loss.
+        ManifoldError: where the steps do not come within `CLOSE` of the least loss.
 
     """
     target = _against_last(population.conditionals.log())
     jacobian = vmap(jacfwd(lambda point: _against_last(population.logits(point))))
     points = theta.reshape(-1, theta.shape[-1])
     for _ in range(MOST_STEPS):
-        if float(population.kl(points).max()) <= tolerance:
+        if float(population.kl(points).max()) <= CLOSE:
             break
         residual = _against_last(population.logits(points)) - target
         j = jacobian(points)
         weights, _ = torch.linalg.solve_ex(j @ j.mT, residual[..., None])  # not finite where singular
         points = points - (j.mT @ weights)[..., 0]
-    _check_minimiser(population, points, tolerance, "What should be a minimiser close by")
+    _check_minimiser(population, points, CLOSE, "What should be a minimiser close by")
     return points.reshape(theta.shape)
 
 

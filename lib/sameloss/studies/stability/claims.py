@@ -98,7 +98,7 @@ def over_seeds(values: Seeds) -> Interval:
 PAGE = "ii2_stability"
 
 AGREE = 0.35
-"""Largest difference of exponents that count as equal."""
+"""Largest difference between exponents that count as equal."""
 
 CLEARLY = 0.3
 """Least difference of the exponent of parameters from that of the gap."""
@@ -134,6 +134,7 @@ def slower(measure: str, than: str = GAP, by: float = 0.0) -> Effect:
 
 
 def above(measure: str, floor: float = 0.0) -> Effect:
+    """By how much the exponent of a measure exceeds a floor."""
     return lambda results, kind: results.exponents(kind, measure) - floor
 
 
@@ -152,15 +153,14 @@ def gaps_agree(results: Stability, kind: Kind) -> Seeds:
     return AGREE - np.abs(results.slower(kind, "gap 0-1"))
 
 
-def unstable_where_it_fits(results: Stability, kind: Kind, what: str = BETA) -> Seeds:
-    """How much less steeply β falls than the gap, undefined unless all sample sizes have been fitted."""
-    errors = results.at(kind).groupby("size")["trained error"].mean()
-    return np.array([np.nan]) if errors.max() > FITTED else results.slower(kind, what)
+def where_it_fits(effect: Effect) -> Effect:
+    """An effect, undefined unless samples of all sizes have been fitted."""
 
+    def judged(results: Stability, kind: Kind) -> Seeds:
+        errors = results.at(kind).groupby("size")["trained error"].mean()
+        return np.array([np.nan]) if errors.max() > FITTED else effect(results, kind)
 
-def apart_where_it_fits(results: Stability, kind: Kind) -> Seeds:
-    """By how much more than `CLEARLY` the distance falls less steeply than the gap, under that condition."""
-    return unstable_where_it_fits(results, kind, "distance") - CLEARLY
+    return judged
 
 
 def agree(difference: Interval) -> Interval:
@@ -179,6 +179,7 @@ def _claim(id: str, place: str, text: str, kind: str, effect: Effect, value: flo
 
 
 def _every(id: str, place: str, text: str, effect: Effect) -> Claim:
+    """Claim about all networks, judged by its least effect, seed by seed."""
     return _claim(id, place, f"{text} ({EVERY})", EVERY, effect)
 
 
@@ -248,9 +249,9 @@ _PATHS = (
 WIDE_BASIN = f"β {LESS} where more parameters than examples are fitted"
 
 _CONVEX = (
-    _claim("convex", "Section 2.5", WIDE_BASIN, CONVEX, unstable_where_it_fits),
+    _claim("convex", "Section 2.5", WIDE_BASIN, CONVEX, where_it_fits(slower(BETA))),
     _claim(
-        "convex-distance", "Section 2.5", f"and the distance does, by {CLEARLY}", CONVEX, apart_where_it_fits
+        "convex-distance", "Section 2.5", f"and the distance does, by {CLEARLY}", CONVEX, where_it_fits(APART)
     ),
 )
 

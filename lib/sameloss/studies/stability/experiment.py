@@ -19,8 +19,6 @@ from sameloss.studies.parameters import MOST_SEEDS, Config, choose, param
 from sameloss.studies.stability import theory, training
 from sameloss.training.loop import TrainingStep
 
-# The stored run that trains twins.
-
 
 @dataclass(frozen=True)
 class TwinTraining(Run):
@@ -47,21 +45,23 @@ class TwinTraining(Run):
         stack = training.Stack(self.network, images, rows, self.seeds)
         by = torch.cat([pairs.by for pairs in twins]).to(stack.rows.device)
         resumable = Resumable(folder / SCRATCH, {"stack": stack}, self.resume_every)
-        start = resumable.load(lambda done: (_stop(folder, stop) for stop in self.stops if stop <= done))
+        (folder / SCRATCH).mkdir(exist_ok=True)
+        tables = {stop: folder / SCRATCH / f"stop-{stop:07}.csv" for stop in self.stops}
+        start = resumable.load(lambda done: (path for stop, path in tables.items() if stop <= done))
         batches = self.size, self.descent.batch, self.descent.steps
         rngs = (generator_for("order", seed, self.size) for seed in self.seeds)
         order = torch.stack([theory.visiting_order(*batches, rng) for rng in rngs])
         for step in stack.train(order, self.descent, start):
             if step in self.stops:  # written before the state, which would not compute it again
                 table = self._compared(stack, by, step)
-                write_atomically(_stop(folder, step), _csv(table))
+                write_atomically(tables[step], _csv(table))
                 report(step / self.descent.steps, f"error {table.error.mean():.4f}")
             resumable.record(TrainingStep(step, 0.0, self.descent.lr_at(step - 1)))
-        tables = [pd.read_csv(_stop(folder, stop)) for stop in self.stops]
-        (folder / TABLE).write_bytes(_csv(pd.concat(tables)))
+        (folder / TABLE).write_bytes(_csv(pd.concat(map(pd.read_csv, tables.values()))))
         (folder / "paths.csv").write_bytes(_csv(self._along(stack)))
 
     def _compared(self, stack: training.Stack, by: Int[Tensor, " pair"], step: int) -> pd.DataFrame:
+        """Compare the models of every pair after a step; a NonFiniteLoss where a training diverged."""
         tested, sampled = stack.log_probabilities(stack.tested), stack.log_probabilities(stack.rows)
         labels, sampled_labels = stack.y[stack.tested[0]], stack.y[stack.rows]
         losses = theory.cross_entropy(sampled, sampled_labels).mean(1)
@@ -70,7 +70,7 @@ class TwinTraining(Run):
         return self._by_pair(table).assign(step=step)
 
     def _by_pair(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Split the numbers of pairs in a table into seed and pair."""
+        """Replace the running number of a pair by its seed and its number among the seed's pairs."""
         return table.assign(seed=np.array(self.seeds)[table.pair // self.pairs], pair=table.pair % self.pairs)
 
     def _along(self, stack: training.Stack) -> pd.DataFrame:
@@ -96,19 +96,14 @@ class TwinTraining(Run):
         return self.descent.steps * (5e-4 + 3e-10 * of_a_step)
 
 
-def _stop(folder: Path, stop: int) -> Path:
-    """File of the table of a stop, until all are there."""
-    (folder / SCRATCH).mkdir(exist_ok=True)
-    return folder / SCRATCH / f"stop-{stop:07}.csv"
-
-
 def _csv(table: pd.DataFrame) -> bytes:
     return table.to_csv(index=False, float_format="%.6g").encode()
 
 
 # Which models, which samples, and how much is trained.
 #
-# Names of kinds of training in figures and for `-p model`: by default, and at the presets `gpu` and `paper`.
+# Kinds of training by their names in figures and for `-p model`: those of the small presets, and those of
+# `gpu` and `paper`.
 
 LR, CONVEX = "logistic regression", "random features"
 MLP, MOMENTUM, CNN, CNN_MOMENTUM = "perceptron", "perceptron, momentum", "CNN", "CNN, momentum"
@@ -167,7 +162,7 @@ class StabilityConfig(Config):
     )
     tolerance: float | None = param("relative, of all verdicts; None: each claim's own", kind=float)
     sizes: tuple[int, ...] = (80, 160, 320, 640)  # m, at most half of the pool, so that samples differ
-    paths: int = 2  # at most; pairs per seed whose linear path is measured
+    paths: int = 2  # pairs per seed whose linear path is measured, at most
     preset_kinds: tuple[Kind, ...] = KINDS
 
     def __post_init__(self) -> None:
@@ -188,6 +183,7 @@ class StabilityConfig(Config):
         return tuple(replace(kind, descent=replace(kind.descent, **changes)) for kind in kinds)
 
     def twins(self, kind: Kind, size: int) -> TwinTraining:
+        """The run that trains twins of one kind on samples of one size."""
         descent, paths = replace(kind.descent, steps=kind.stops[-1]), min(self.paths, self.pairs)
         about = kind.source, kind.network, descent, size, self.pairs, self.all_seeds
         return TwinTraining(*about, kind.stops, paths)
@@ -216,12 +212,7 @@ def _tenth(kind: Kind) -> Kind:
 
 PRESETS = {
     "smoke": StabilityConfig(
-        "smoke",
-        pairs=2,
-        seeds=2,
-        sizes=(40, 80, 160),
-        paths=1,
-        preset_kinds=TINY_KINDS,
+        "smoke", pairs=2, seeds=2, sizes=(40, 80, 160), paths=1, preset_kinds=TINY_KINDS
     ),
     "laptop": StabilityConfig("laptop", pairs=3, seeds=3, sizes=(80, 160, 640)),
     "laptop-long": StabilityConfig("laptop-long"),

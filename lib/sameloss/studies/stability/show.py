@@ -79,12 +79,12 @@ def level_table(results: Stability) -> pd.DataFrame:
 
 
 def networks(results: Stability) -> list[Kind]:
-    """The kinds of training that are not convex; all if there are no others."""
+    """Kinds of training that are not convex; all kinds if every one is convex."""
     return [kind for kind in results.kinds if not kind.network.convex] or list(results.kinds)
 
 
 def noun(results: Stability) -> str:
-    """What `networks` are."""
+    """Noun for `networks` in sentences."""
     return "convex models" if networks(results)[0].network.convex else "networks"
 
 
@@ -102,10 +102,14 @@ def summary_finding(results: Stability) -> str:
 
 def decay_finding(results: Stability) -> str:
     """How much of the gap and of β networks keep from the smallest sample to the largest."""
+
+    def kept(measure: str) -> str:
+        means = np.array([results.values(kind, measure).mean(0) for kind in networks(results)])
+        shares = 100 * means[:, -1] / means[:, 0]
+        return f"{shares.min():.0f} to {shares.max():.0f} %"
+
     first, *_, last = results.sizes
-    values = ([results.values(kind, m).mean(0) for kind in networks(results)] for m in (GAP, BETA))
-    kept = ([100 * of_kind[-1] / of_kind[0] for of_kind in kinds] for kinds in values)
-    gap, beta = (f"{min(shares):.0f} to {max(shares):.0f} %" for shares in kept)
+    gap, beta = kept(GAP), kept(BETA)
     return f"At m = {last}, {noun(results)} have {gap} of their gap at m = {first}, and {beta} of their β."
 
 
@@ -142,7 +146,7 @@ def slower_in_words(results: Stability) -> str:
 
 
 def decay(results: Stability, name: str, ax: Axes) -> Axes:
-    """Draw the mean of a measure by sample size over that at the smallest, one line per kind."""
+    """Draw a measure's mean by sample size, relative to that at the smallest size, one line per kind."""
     sizes = np.array(results.sizes)
     for at, kind in enumerate(results.kinds):
         values = results.values(kind, MEASURES[name]).mean(0)
@@ -201,7 +205,7 @@ def differences(results: Stability, variants: Variants, ax: Axes) -> Axes:
 
 
 def paths(table: pd.DataFrame, kinds: Sequence[Kind], seen: str, ax: Axes) -> Axes:
-    """Draw the accuracy near lines between twins of the largest size: mean and range over all pairs."""
+    """Draw the accuracy along lines through twins of the largest size: mean and range over all pairs."""
     table = table[table.alpha.between(-0.5, 1.5)]  # further out it falls by much more
     for at, kind in enumerate(kinds):
         of_kind = table[(table.kind == kind.name) & (table["size"] == table["size"].max())]

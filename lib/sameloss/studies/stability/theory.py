@@ -71,29 +71,30 @@ def exponent(sizes: Sequence[int], values: Float[np.ndarray, "*seed size"]) -> F
 
     """
     m = np.log(sizes) - np.log(sizes).mean()
-    with np.errstate(divide="ignore", invalid="ignore"):
-        logs = np.where(values > 0, np.log(values), np.nan)
+    logs = np.log(np.where(values > 0, values, np.nan))
     return np.asarray(logs @ m / (m @ m))
 
 
 # A bound on the generalisation gap of a stable algorithm.
 
+DELTA = 0.05
+"""Probability that the gap may exceed the bound."""
+
 
 def gap_bound(
-    beta: Float[np.ndarray, "*kind size"], size: Int[np.ndarray, " size"], delta: float = 0.05
+    beta: Float[np.ndarray, "*kind size"], size: Int[np.ndarray, " size"]
 ) -> Float[np.ndarray, "*kind size"]:
-    """Right-hand side of (2.1) with constant 1: β log m log(m/δ) + √(log(1/δ)/m).
+    """Right-hand side of (2.1) with constant 1 and δ = `DELTA`: β log m log(m/δ) + √(log(1/δ)/m).
 
     Args:
         beta: uniform stability of a loss in [0, 1].
         size: m.
-        delta: failure probability.
 
     >>> gap_bound(np.array([0.0]), np.array([100])).round(3)
     array([0.173])
 
     """
-    return beta * np.log(size) * np.log(size / delta) + np.sqrt(np.log(1 / delta) / size)
+    return beta * np.log(size) * np.log(size / DELTA) + np.sqrt(np.log(1 / DELTA) / size)
 
 
 # Differences of two models trained on twins: losses at single images, predictions, parameters; and the
@@ -140,6 +141,7 @@ def twin_table(
 
 
 def _extremes(name: str, changes: Float[Tensor, "pair image"], by: Int[Tensor, " pair"]) -> dict[str, Tensor]:
+    """Largest change at any image, the same without z, and mean change: columns of `twin_table`."""
     others = changes.scatter(1, by[:, None], 0).amax(1)
     return {f"beta {name}": changes.amax(1), f"others {name}": others, f"mean {name}": changes.mean(1)}
 

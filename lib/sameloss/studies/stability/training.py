@@ -222,7 +222,7 @@ class Stack:
         return functional_call(self.network, weights, (x,))
 
     def train(self, order: Int[Tensor, "seed step batch"], descent: Descent, start: int = 0) -> Iterator[int]:
-        """Train every model on its sample; yield the number of steps done after each.
+        """Train every model on its sample; after each step, yield the number of steps done.
 
         Args:
             order: positions of the sample in each batch, the same for all models of a seed.
