@@ -192,7 +192,7 @@ def _lr(id: str, text: str, measure: str) -> Claim:
 def _path(id: str, kind: str, models: str, connected: bool) -> Claim:
     """Claim that the accuracy on a line between some models stays, or that it falls."""
     place, less, sign = ("Fig. 2.4 (1a)", "less", 1) if connected else ("Fig. 2.4 (2b)", "more", -1)
-    text = f"accuracy on a line{models} falls by {less} than {POINTS:g} points"
+    text = f"on a line{models}, accuracy falls by {less} than {POINTS:g} points"
     claim = _claim(id, place, text, kind, lambda results, kind: sign * (POINTS - results.worst_barrier(kind)))
     return replace(claim, unit="accuracy points")
 
@@ -206,23 +206,28 @@ VARIATION = slower("others total variation", "gap Brier")
 HARDLY = f"hardly falls: its exponent is above -{LITTLE}"
 
 _LOGISTIC = (
-    _lr("lr-beta", f"β and the gap fall alike (exponents within {AGREE})", BETA),
-    _lr("lr-distance", f"parameters and the gap do (within {AGREE})", "distance"),
+    _lr("lr-beta", f"β and the gap fall at the same rate (exponents within {AGREE})", BETA),
+    _lr("lr-distance", f"distance and gap fall at the same rate (exponents within {AGREE})", "distance"),
     _claim(
-        "lr-errors", "Fig. 2.1", "the 0-1 gap falls less steeply than that of the loss", LR, slower("gap 0-1")
+        "lr-errors",
+        "Fig. 2.1",
+        "the gap of the 0-1 loss falls less steeply than that of the loss",
+        LR,
+        slower("gap 0-1"),
     ),
 )
 
 _LOSSES = (
     *(_claim(f"beta-{id}", "Fig. 2.2", f"{m}: β {LESS}", m, slower(BETA)) for id, m in NETWORKS.items()),
     _claim("beta-flat", "Fig. 2.2 (2a)", f"with momentum β {HARDLY}", MOMENTUM, above(BETA, -LITTLE)),
-    _every("beta-bounded", OURS, f"the total variation, z left out, {LESS} of a bounded loss", VARIATION),
+    _every("beta-bounded", OURS, f"z left out, the total variation {LESS} of a bounded loss", VARIATION),
+    _every("beta-others", OURS, f"z left out, β of the cross-entropy {LESS}", slower("others cross-entropy")),
+    _every("stops", "Figs. A.5 to A.10", f"wherever training stops, β {LESS}", at_every_stop),
     _every(
-        "beta-others", OURS, f"β of the cross-entropy, z left out, {LESS}", slower("others cross-entropy")
-    ),
-    _every("stops", "Figs. A.5 to A.10", f"β {LESS} at all stops", at_every_stop),
-    _every(
-        "gaps", "Figs. 2.2, A.3", f"the 0-1 gap and that of the loss fall alike within {AGREE}", gaps_agree
+        "gaps",
+        "Figs. 2.2, A.3",
+        f"the gaps of 0-1 loss and loss fall at the same rate, within {AGREE}",
+        gaps_agree,
     ),
 )
 
@@ -233,10 +238,19 @@ _PARAMETERS = (
         if m != MOMENTUM
     ),
     _claim(
-        "distance-momentum", "Fig. 2.3", "with momentum it grows with the sample", MOMENTUM, above("distance")
+        "distance-momentum",
+        "Fig. 2.3",
+        "with momentum the distance grows with the sample",
+        MOMENTUM,
+        above("distance"),
     ),
-    _every("norm", "Fig. A.12", "norms grow with the sample", above("norm")),
-    _every("normalised", "Fig. A.13", f"over the norm it {MUCH_LESS}", slower("normalised", by=CLEARLY)),
+    _every("norm", "Fig. A.12", "norms of parameters grow with the sample", above("norm")),
+    _every(
+        "normalised",
+        "Fig. A.13",
+        f"divided by the norm, the distance {MUCH_LESS}",
+        slower("normalised", by=CLEARLY),
+    ),
 )
 
 _PATHS = (
@@ -250,14 +264,14 @@ WIDE_BASIN = f"β {LESS} where more parameters than examples are fitted"
 
 _CONVEX = (
     _claim("convex", "Section 2.5", WIDE_BASIN, CONVEX, where_it_fits(slower(BETA))),
-    _claim(
-        "convex-distance", "Section 2.5", f"and the distance does, by {CLEARLY}", CONVEX, where_it_fits(APART)
-    ),
+    _claim("convex-distance", "Section 2.5", f"there the distance {MUCH_LESS}", CONVEX, where_it_fits(APART)),
 )
 
 _THESIS = (  # of data and networks that the presets `gpu` and `paper` have
     _claim("own-lr", "Fig. 2.1", "the gap falls as m^-1.13", THEIRS_LR, steepness(GAP), 1.13),
-    _claim("own-lr-errors", "Fig. 2.1", "the 0-1 gap as m^-0.82", THEIRS_LR, steepness("gap 0-1"), 0.82),
+    _claim(
+        "own-lr-errors", "Fig. 2.1", "the 0-1 gap falls as m^-0.82", THEIRS_LR, steepness("gap 0-1"), 0.82
+    ),
     _claim("own-1a", "Fig. 2.2 (1a)", f"β {LESS}", THEIRS_1A, slower(BETA)),
     _claim(
         "own-2a-gap",
@@ -274,10 +288,10 @@ _THESIS = (  # of data and networks that the presets `gpu` and `paper` have
 )
 
 TOPICS = (
-    Topic("Stability: is logistic regression as stable as it generalises?", _LOGISTIC),
-    Topic("Stability: do networks keep the loss at single images unstable?", _LOSSES),
-    Topic("Stability: do networks keep parameters unstable?", _PARAMETERS),
-    Topic("Stability: does a line connect what twins end in?", _PATHS),
+    Topic("Stability: is logistic regression as stable as its generalisation gap suggests?", _LOGISTIC),
+    Topic("Stability: is the loss of networks at single images unstable?", _LOSSES),
+    Topic("Stability: are the parameters of networks unstable?", _PARAMETERS),
+    Topic("Stability: does a straight line connect the solutions of twins?", _PATHS),
     Topic("Stability: is a convex problem with a wide basin unstable, too?", _CONVEX),
     Topic("Stability: the thesis' own trainings", _THESIS),
 )
