@@ -260,11 +260,17 @@ _PATHS = (
     _path("path-cnn-momentum", CNN_MOMENTUM, " between CNNs with momentum", connected=False),
 )
 
-WIDE_BASIN = f"β {LESS} where more parameters than examples are fitted"
+FITTED = "where more parameters than examples are fitted"
 
 _CONVEX = (
-    _claim("convex", "Section 2.5", WIDE_BASIN, CONVEX, where_it_fits(slower(BETA))),
-    _claim("convex-distance", "Section 2.5", f"there the distance {MUCH_LESS}", CONVEX, where_it_fits(APART)),
+    _claim("convex", "Section 2.5", f"β {LESS} {FITTED}", CONVEX, where_it_fits(slower(BETA))),
+    _claim(
+        "convex-distance",
+        "Section 2.5",
+        f"the distance {LESS} {FITTED}, by {CLEARLY}",
+        CONVEX,
+        where_it_fits(APART),
+    ),
 )
 
 _THESIS = (  # of data and networks that the presets `gpu` and `paper` have
