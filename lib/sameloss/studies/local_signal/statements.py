@@ -8,6 +8,7 @@ fixed after a pilot with other seeds, before the book's runs.
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from math import floor, log, sqrt
 from typing import Any
@@ -20,7 +21,7 @@ from scipy.stats import truncnorm
 from sameloss.studies.local_signal import proofs, tangent, theory
 from sameloss.studies.local_signal.experiment import EARLY, FIGURE_STEPS, SignalConfig
 from sameloss.studies.local_signal.theory import Filter, Patches, best_threshold
-from sameloss.studies.statement import Check, Statement, check_table
+from sameloss.studies.statement import Check, Statement, at_most, check_table, none_above
 
 
 def _read(text: str) -> dict[str, Statement]:
@@ -135,14 +136,7 @@ EXACT = 1e-9
 """Tolerance of exact equalities and inequalities."""
 
 
-def _at_most(of: str, text: str, value: float, bound: float = 1.0, printed: bool = True) -> Check:
-    """Check 0 ≤ value ≤ bound."""
-    return Check(of, text, float(value), bound / 2, bound / 2 + EXACT, printed)
-
-
-def _none(of: str, text: str, excesses: Any, printed: bool = True) -> Check:
-    """Check that no excess over a bound is positive."""
-    return Check(of, text, max(0.0, float(np.max(excesses))), 0.0, EXACT, printed)
+_at_most, _none = partial(at_most, rounding=EXACT), partial(none_above, rounding=EXACT)
 
 
 def training_checks(found: TrainingResults) -> pd.DataFrame:
