@@ -48,7 +48,12 @@ class Check:
 
 
 def at_most(
-    of: str, text: str, value: float, bound: float = 1.0, printed: bool = True, rounding: float = 0.0
+    of: str,
+    text: str,
+    value: float | np.integer,
+    bound: float = 1.0,
+    printed: bool = True,
+    rounding: float = 0.0,
 ) -> Check:
     """Check 0 ≤ value ≤ bound, up to an absolute error of `rounding`."""
     return Check(of, text, float(value), bound / 2, bound / 2 + rounding, printed)
