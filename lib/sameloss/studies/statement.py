@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import SupportsFloat
 
 import numpy as np
 import pandas as pd
@@ -48,12 +49,7 @@ class Check:
 
 
 def at_most(
-    of: str,
-    text: str,
-    value: float | np.integer,
-    bound: float = 1.0,
-    printed: bool = True,
-    rounding: float = 0.0,
+    of: str, text: str, value: SupportsFloat, bound: float = 1.0, printed: bool = True, rounding: float = 0.0
 ) -> Check:
     """Check 0 ≤ value ≤ bound, up to an absolute error of `rounding`."""
     return Check(of, text, float(value), bound / 2, bound / 2 + rounding, printed)

@@ -303,9 +303,11 @@ class ImageConfig(Config):
         first, *others = self.sizes
         placements = self.placements if self.every else self.placements[:1]
         pairs = [(p, first) for p in self.placements] + [(p, size) for size in others for p in placements]
-        noises = self.noises if self.every else (self.noises[0], self.noises[-1])
-        return [self.scene(*pairs[0], noise) for noise in self.noises] + [
-            self.scene(*pair, noise) for pair in pairs[1:] for noise in noises
+        ends = self.noises if self.every else (self.noises[0], self.noises[-1])
+        return [
+            self.scene(*pair, noise)
+            for at, pair in enumerate(pairs)
+            for noise in (ends if at else self.noises)
         ]
 
     def scene(self, placement: str, size: tuple[int, int], noise: float) -> Scene:
