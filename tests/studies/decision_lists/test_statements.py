@@ -121,6 +121,11 @@ def test_one_row_a_read_out_with_its_orders(tables):
     assert table.iloc[-1, -1] == f"{natural[10.0]:.3g}"
 
 
+def test_an_order_that_comes_back_has_its_first_time(tables):
+    twice = pd.concat([tables.flows, tables.flows.assign(time=2 * tables.flows.time)])
+    pd.testing.assert_frame_equal(show.event_table(replace(tables, flows=twice)), show.event_table(tables))
+
+
 def test_a_row_of_every_task(tables):
     table = show.descent_table(tables)
     assert table.L.tolist() == tables.everywhere.words.tolist()

@@ -294,6 +294,7 @@ def list_descents(tasks: tuple[TaskShape, ...]) -> pd.DataFrame:
 
 
 def _descent(curvature: str, column: Column, bound: float, steps: int) -> dict[str, Any]:
+    """A row of `list_descents`: descent in steps of 1/`bound`, and the flow over the promised time."""
     perfect, losses, scores = theory.descend(column, 1 / bound, steps, stop=curvature == "everywhere")
     exact = flow(column, min(column.promised_time * column.time_scale, theory.LATEST))
     last = exact.scores(exact.horizon)

@@ -138,10 +138,12 @@ def _bounds(case: Case) -> dict[str, float]:
 
 
 def _largest(values: Float[Tensor, " value"]) -> float:
+    """The largest value, NaN if there is none."""
     return float(values.max()) if len(values) else np.nan
 
 
 def _uniform(*shape: int, generator: torch.Generator) -> Tensor:
+    """Draw from [0, 1) in double precision."""
     return torch.rand(shape, generator=generator, dtype=torch.float64)
 
 

@@ -31,7 +31,7 @@ def sequence_table(settings: ListConfig) -> pd.DataFrame:
 def event_table(tables: Tables) -> pd.DataFrame:
     """Scaled time from which scores have each order, by read-out; and the unscaled time to perfection."""
     flows = tables.flows[tables.flows.family == "readout"]
-    table = flows.pivot(index="readout", columns="order", values="time")
+    table = flows.pivot_table("time", "readout", "order", "min")
     table = table[flows.order.drop_duplicates().iloc[1:]]  # the first order is there from the start
     perfect = flows[flows.accuracy == 1].groupby("readout").natural.min()
     table = table.assign(**{"perfect at time": perfect.map("{:.3g}".format)})
