@@ -536,7 +536,7 @@ class Flow:
 
     def natural(self, time: float) -> float:
         """Unscaled time t of a scaled time."""
-        return time / self.column.time_scale
+        return time * (self.column.length / self.column.readout) ** 2
 
 
 def order_of(scores: Entries) -> str:
