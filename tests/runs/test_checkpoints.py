@@ -11,7 +11,7 @@ import torch
 
 from sameloss.errors import ParameterError, StoreError
 from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.runs.checkpoints import Checkpoints, Resumable, save_weights, weights_name
+from sameloss.runs.checkpoints import Checkpoints, Resumable, save_tensors, weights_name
 from sameloss.store.store import Store
 from sameloss.training.loop import Optimisation, TrainingStep, make_optimiser
 
@@ -24,7 +24,7 @@ def same_weights(one, other):
 def test_weights_and_history_come_back(tiny_run, tmp_path):
     models = {step: replace(tiny_run, seed=step).new_model() for step in (20, 60)}
     for step, model in models.items():
-        save_weights(model, tmp_path / weights_name(step))
+        save_tensors(model.state_dict(), tmp_path / weights_name(step))
     state = Resumable(tmp_path, {}, every=100)
     for step in (TrainingStep(1, 0.1 + 0.2, 1e-3), TrainingStep(2, 0.5, 2e-3)):
         state.record(step)

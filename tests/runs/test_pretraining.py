@@ -75,7 +75,7 @@ def test_a_stop_between_checkpoint_and_state_loses_no_checkpoint(tiny_run, whole
 
     store, run = Store(tmp_path), replace(tiny_run, resume_every=20)
     whole.get(run)
-    for written in ("sameloss.runs.checkpoints.write_atomically", "sameloss.runs.pretraining.save_weights"):
+    for written in ("sameloss.runs.checkpoints.write_atomically", "sameloss.runs.pretraining.save_tensors"):
         with monkeypatch.context() as patched:
             patched.setattr(written, stopped)
             with pytest.raises(KeyboardInterrupt):

@@ -10,11 +10,13 @@ import pandas as pd
 import pytest
 from IPython.core.pylabtools import print_figure
 
+from sameloss.statistics.intervals import Interval
 from sameloss.studies.drawing import (
     LINE_HEIGHT,
     MARKERS,
     PRINTED,
     download,
+    interval_line,
     label_ends,
     legend,
     panels,
@@ -113,6 +115,15 @@ def test_lines_are_labelled_at_their_ends_without_overlap(scale):
         assert at[name] == pytest.approx(to_axes.transform((1, heights[name]))[1])
         assert labels[name].get_color() == ax.lines["abcd".index(name)].get_color()
     assert at["b"] - at["a"] == pytest.approx(LINE_HEIGHT)
+
+
+def test_a_line_of_intervals_has_a_bar_at_each_value():
+    (ax,) = panels(1)
+    interval_line(ax, [1, 2], [Interval(0.5, 0.0, 1.0), Interval(3.0, 2.0, 5.0)], 1, "means", ls="")
+    (line,), (bars,) = ax.lines, ax.collections
+    assert line.get_xydata().tolist() == [[1, 0.5], [2, 3.0]]
+    assert (line.get_label(), line.get_marker(), line.get_linestyle()) == ("means", MARKERS[1], "None")
+    assert [segment.tolist() for segment in bars.get_segments()] == [[[1, 0], [1, 1]], [[2, 2], [2, 5]]]
 
 
 def test_the_style_has_a_grid_and_colour_blind_colours():

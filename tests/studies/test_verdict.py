@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +12,16 @@ from planted import verdicts
 
 from sameloss.statistics.intervals import Interval
 from sameloss.studies.parameters import MAX_HOURS
-from sameloss.studies.statement import Check, Judgement, Statement, check_table, judge_checks, statement_table
+from sameloss.studies.statement import (
+    Check,
+    Judgement,
+    Statement,
+    at_most,
+    check_table,
+    judge_checks,
+    none_above,
+    statement_table,
+)
 from sameloss.studies.verdict import (
     COLUMNS,
     SCALES,
@@ -298,6 +308,19 @@ def test_a_statement_is_judged_by_all_its_checks(outcomes, expected):
 def test_nan_passes_no_check():
     """A diverged computation is no agreement."""
     assert not Check("x", "", float("nan"), 0.0, 1.0).passed
+
+
+def test_bounds_hold_up_to_rounding():
+    passed = [at_most("x", "", value, 2.0).passed for value in (0.0, 2.0, 2.1, -0.1)]
+    assert passed == [True, True, False, False]
+    assert [at_most("x", "", 1 + 1e-9, rounding=off).passed for off in (0.0, 1e-8)] == [False, True]
+
+
+def test_no_excess_may_be_positive_or_missing():
+    excesses = ([-1.0, 0.0], [-1.0, 1e-9], [-1.0, 1e-7], [-1.0, np.nan])
+    passed = [none_above("x", "", np.array(values), 1e-8).passed for values in excesses]
+    assert passed == [True, True, False, False]
+    assert none_above("x", "", pd.Series([-1.0, np.nan]), 1e-8).passed
 
 
 def test_every_statement_has_a_check():

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import torch
 from safetensors.torch import load_file, save
+from torch import Tensor
 
 from sameloss.device import accelerated, best_device, device_name
 from sameloss.errors import ParameterError, StoreError
@@ -216,6 +217,5 @@ def weights_name(step: int) -> str:
     return f"step-{step:07}.safetensors"
 
 
-def save_weights(model: MaskedLanguageModel, path: Path) -> None:
-    weights = {name: value.cpu().contiguous() for name, value in model.state_dict().items()}
-    write_atomically(path, save(weights))
+def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
+    write_atomically(path, save({name: value.cpu().contiguous() for name, value in tensors.items()}))

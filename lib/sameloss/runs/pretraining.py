@@ -17,7 +17,7 @@ from sameloss.device import accelerated, accelerator, best_device
 from sameloss.errors import NonFiniteLoss, ParameterError
 from sameloss.measures.saturation import divergences
 from sameloss.models.masked_model import MaskedLanguageModel, Norm, Shape
-from sameloss.runs.checkpoints import Checkpoints, Resumable, TrainedRun, save_weights, weights_name
+from sameloss.runs.checkpoints import Checkpoints, Resumable, TrainedRun, save_tensors, weights_name
 from sameloss.runs.cost import CORE, mean_length, parameters_of, speed_in_words, training_bytes
 from sameloss.runs.sampling import CorpusSampling, HeldOutConditionals, LabelledSampling
 from sameloss.runs.torchrun import launch
@@ -132,7 +132,7 @@ class Pretraining(TrainedRun):
             with torch.random.fork_rng(gpus, device_type=best_device()):
                 for step in self._steps(model, optimiser, store, start, process):
                     if process.leads and step.done in self.checkpoints:  # before the state that follows it
-                        save_weights(model, folder / weights_name(step.done))
+                        save_tensors(model.state_dict(), folder / weights_name(step.done))
                     resumable.record(step)
                     if log:
                         log.add_scalar("loss", step.loss, step.done)

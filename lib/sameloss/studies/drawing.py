@@ -18,6 +18,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 from matplotlib_inline.config import InlineBackend
+from numpy.typing import ArrayLike
 from scipy.optimize import isotonic_regression
 
 KL_LABEL = "KL to the truth (nats per masked token)"
@@ -93,6 +94,16 @@ def label_ends(ax: Axes) -> None:
             str(lines[at].get_label()), (1, height), (4, 0), "axes fraction", "offset points",
             va="center", fontsize="small", color=lines[at].get_color(), annotation_clip=False,
         )  # fmt: skip
+
+
+def interval_line(ax: Axes, x: ArrayLike, intervals: ArrayLike, at: int, label: str, **style: Any) -> None:
+    """Draw values as a line in the colour and with the marker of index `at`, their intervals as bars.
+
+    `intervals` has a row (value, low, high) per x.
+    """
+    value, low, high = np.transpose(intervals)
+    ax.vlines(x, low, high, color=f"C{at}", lw=1)
+    ax.plot(x, value, label=label, **({"color": f"C{at}", "marker": MARKERS[at]} | style))
 
 
 def plain_log_axis(axis: Axis, values: pd.Series) -> None:

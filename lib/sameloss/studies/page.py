@@ -95,6 +95,10 @@ class Page(Generic[C]):
         return statement_table(self.exact, self.checks) if self.exact else pd.DataFrame()
 
 
+LAST = "max_hours workers device artifacts"
+"""Parameters at the end of most parameters cells."""
+
+
 @dataclass(frozen=True)
 class PageSpec(Generic[C]):
     """A page as its study declares it."""

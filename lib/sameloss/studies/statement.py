@@ -3,8 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import SupportsFloat
 
+import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 
 class Judgement(StrEnum):
@@ -43,6 +46,21 @@ class Check:
     def passed(self) -> bool:
         """Whether value and target agree; NaN agrees with nothing."""
         return bool(abs(self.value - self.target) <= self.tolerance)
+
+
+def at_most(
+    of: str, text: str, value: SupportsFloat, bound: float = 1.0, printed: bool = True, rounding: float = 0.0
+) -> Check:
+    """Check 0 ≤ value ≤ bound, up to an absolute error of `rounding`."""
+    return Check(of, text, float(value), bound / 2, bound / 2 + rounding, printed)
+
+
+def none_above(of: str, text: str, excesses: ArrayLike, rounding: float, printed: bool = True) -> Check:
+    """Check that no excess over a bound is positive, up to `rounding`.
+
+    NaN in an array is not testable; in a Series it marks a row without such a case and is left out.
+    """
+    return Check(of, text, float(np.maximum(0.0, np.max(excesses))), 0.0, rounding, printed)
 
 
 CHECK_COLUMNS = ["of", "text", "value", "target", "tolerance", "printed", "passed"]

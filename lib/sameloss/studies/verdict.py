@@ -9,6 +9,9 @@ import pandas as pd
 
 from sameloss.statistics.intervals import LEVEL, UNDEFINED, Interval
 
+OURS = "this book"
+"""The place of a claim that the paper does not make."""
+
 
 @dataclass(frozen=True)
 class Claim:

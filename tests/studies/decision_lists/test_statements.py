@@ -48,13 +48,13 @@ def test_every_statement_is_judged_and_these_are_corrected(page):
         ("both", "accuracy", 0.9, "convergence"),
     ],
 )
-def test_a_number_that_is_not_so_fails_its_statement(tables, frame, column, value, of):
+def test_a_wrong_number_fails_its_statement(tables, frame, column, value, of):
     broken = replace(tables, **{frame: getattr(tables, frame).assign(**{column: value})})
     table = checks(broken)
     assert judge_checks(table[table.of == of]) is Judgement.FAILS
 
 
-def test_what_was_not_reached_refutes_nothing(tables):
+def test_a_level_that_was_not_reached_refutes_nothing(tables):
     nothing = tables.alone.assign(ordered=0.0)
     verdicts = judged(checks(replace(tables, alone=nothing)))
     assert verdicts["sgd"] == str(Judgement.UNTESTED)
@@ -93,10 +93,8 @@ def test_the_bound_of_uniform_attention(page):
 # Tables and figures.
 
 
-@pytest.fixture
 def axes():
-    yield lambda: [ax for ax in plt.gcf().axes if ax.get_label() != "<colorbar>"]
-    plt.close("all")
+    return [ax for ax in plt.gcf().axes if ax.get_label() != "<colorbar>"]
 
 
 def names(ax):
@@ -121,13 +119,18 @@ def test_one_row_a_read_out_with_its_orders(tables):
     assert table.iloc[-1, -1] == f"{natural[10.0]:.3g}"
 
 
+def test_an_order_that_comes_back_has_its_first_time(tables):
+    twice = pd.concat([tables.flows, tables.flows.assign(time=2 * tables.flows.time)])
+    pd.testing.assert_frame_equal(show.event_table(replace(tables, flows=twice)), show.event_table(tables))
+
+
 def test_a_row_of_every_task(tables):
     table = show.descent_table(tables)
     assert table.L.tolist() == tables.everywhere.words.tolist()
     assert table["1/n"].tolist() == pytest.approx((1 / tables.everywhere.length).tolist())
 
 
-def test_scores_and_their_changes(tables, axes):
+def test_scores_and_their_changes(tables):
     show.scores_along(tables)
     ax = axes()[1]
     assert names(ax) == ["place 1", "place 2", "the token itself", "all others"]
@@ -136,13 +139,13 @@ def test_scores_and_their_changes(tables, axes):
     assert len(ax.lines) == 4 + len(tables.events(30.0)) - 1
 
 
-def test_attention_has_a_line_a_read_out(tables, axes):
+def test_attention_has_a_line_a_read_out(tables):
     show.attention_along(tables)
     (ax,) = axes()
     assert names(ax) == ["Theorem 4.3's c", "c = 30", "c = 10"]
 
 
-def test_the_exact_steps_end_at_one_hundred_where_the_flow_does(tables, axes):
+def test_the_exact_steps_end_at_one_hundred_where_the_flow_does(tables):
     show.along_sgd(tables)
     steps = axes()[0].lines[0].get_ydata()
     assert steps[-1] == pytest.approx(100)
@@ -154,7 +157,7 @@ def test_the_exact_steps_end_at_one_hundred_where_the_flow_does(tables, axes):
     assert axes()[0].get_xlim()[1] > (tables.alone.rate * tables.alone.step).max()
 
 
-def test_images_of_a_step_have_one_scale_for_both_signs(page, axes):
+def test_images_of_a_step_have_one_scale_for_both_signs(page):
     show.one_step(page.config)
     assert [ax.get_title() for ax in axes()] == ["exactly", "25 sequences", "1,000 sequences"]
     low, high = axes()[0].images[0].get_clim()
@@ -164,7 +167,7 @@ def test_images_of_a_step_have_one_scale_for_both_signs(page, axes):
     assert f"for {share:.0f} % of tokens on 25 sequences" in show.step_finding(page.config)
 
 
-def test_times_around_the_critical_read_out(tables, axes):
+def test_times_around_the_critical_read_out(tables):
     show.critical(tables)
     (ax,) = axes()
     assert names(ax) == ["c* − ½", "c*", "c* + ½"]

@@ -293,6 +293,11 @@ def test_without_a_counter_example_the_printed_form_holds(proofs):
     assert judge_checks(checks[checks.of == "lem33"]) is Judgement.HOLDS
 
 
+def test_a_missing_number_leaves_its_lemma_open(proofs):
+    checks = proof_checks(replace(proofs, examples=proofs.examples.assign(by_b=np.nan)))
+    assert judge_checks(checks[checks.of == "lem33"]) is Judgement.UNTESTED
+
+
 # Figures, tables and words
 
 

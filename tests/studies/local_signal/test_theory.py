@@ -43,7 +43,7 @@ def drawn(patches, signal, count, random):
     ("noise", "multiplier", "sentence"),
     [(1, 1.0, "noise must be a whole number, at least 2"), (9, 0.0, "multiplier must be positive")],
 )
-def test_what_is_no_such_distribution_is_refused(noise, multiplier, sentence):
+def test_invalid_distributions_are_refused(noise, multiplier, sentence):
     with pytest.raises(ParameterError, match=sentence):
         Patches(noise, multiplier)
 
@@ -81,7 +81,7 @@ def test_slopes_are_the_derivatives(x, b):
 
 
 @pytest.mark.parametrize("parts", [(0.0, 0.0, 1.0), (np.nan, 1.0, 0.0), (1.0, 0.0, np.inf)])
-def test_what_answers_nothing_is_refused(parts):
+def test_filters_that_are_zero_or_not_finite_are_refused(parts):
     with pytest.raises(ParameterError, match="A filter needs c² \\+ v² > 0"):
         row_sum(Patches(9), Filter(*parts))
 

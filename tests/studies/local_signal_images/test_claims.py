@@ -22,7 +22,7 @@ from sameloss.studies.verdict import verdict_table
 
 
 def rows(of, accuracies, measure="accuracy", placement="random place", size="8-on-16"):
-    """Return a row a seed and noise."""
+    """One row per seed and noise."""
     return [
         {
             "size": size,
@@ -62,7 +62,7 @@ def test_chance_is_taken_off_both():
     assert PLANTED.kept("network", above_chance=True).tolist() == pytest.approx([70, 100])
 
 
-def test_what_has_learnt_nothing_keeps_nothing():
+def test_a_predictor_at_chance_has_no_ratio():
     for above_chance in (False, True):
         assert np.isnan(PLANTED.kept("pixels", above_chance=above_chance)).all()
 
@@ -89,7 +89,7 @@ def test_lazy_accuracies_are_by_seed_and_scale():
     assert PLANTED.of_lazy().to_numpy() == pytest.approx(np.array([[90, 80], [70, 60]]))
 
 
-def test_what_is_not_there_is_nothing():
+def test_a_predictor_that_was_not_measured_is_undefined():
     none = PLANTED.kept("NTK, GCV")
     assert not len(none)
     assert np.isnan(over_seeds(none - PLANTED.kept("network")).value)
@@ -116,7 +116,7 @@ def test_columns_and_rows_are_counted_one_by_one():
     assert values["NTK: points less lost, mean of placements"] == pytest.approx((4.0 + 0.6 + 1.8) / 3)
 
 
-# Claims: each is positive where what it says is planted, and undefined where there is nothing to say.
+# Claims: each is positive where it is planted, and undefined where it was not measured.
 
 ALL = [claim for topic in TOPICS for claim in topic.claims]
 
@@ -130,7 +130,7 @@ THESIS = {
 
 
 def planted(ends, lazy=(0.94, 0.77), active=(0.5, 0.4), theirs=False):
-    """Return results of three seeds, alike but for a little."""
+    """Results of three seeds that hardly differ."""
     places = [(place, "8-on-16") for place in ("random place", "random corner", "fixed corner")]
     rows = []
     for placement, size in [*places, ("random place", "4-on-8")]:
@@ -167,7 +167,7 @@ def test_every_claim_is_confirmed_where_the_thesis_is_right():
     assert set(table.drop(here)) == {"not testable here"}
 
 
-def test_its_own_numbers_are_reproduced_of_its_own_data():
+def test_published_numbers_are_judged_on_the_data_of_the_thesis():
     table = verdicts(planted(THESIS, theirs=True))
     assert (table[["img-own-wrn", "img-own-ntk"]] == "reproduced").all()
     worse = planted(THESIS | {"NTK, GCV": (0.899, 0.6)}, theirs=True)
@@ -179,7 +179,7 @@ def test_tolerances_are_three_and_six_points():
     assert own == pytest.approx({"img-own-wrn": 3.0, "img-own-ntk": 6.0})
 
 
-def test_every_claim_is_contradicted_where_the_kernel_is_the_better_one():
+def test_every_claim_is_contradicted_where_the_kernel_is_better():
     swapped = THESIS | {"network": (0.9, 0.7), "NTK, GCV": (0.9, 0.88), "NTK, best λ": (0.9, 0.89)}
     swapped["trained kernel"] = (0.9, 0.6)
     table = verdicts(planted(swapped, lazy=(0.87, 0.95), active=(0.4, 0.5)))
@@ -196,7 +196,7 @@ def test_a_linearised_network_stands_for_the_kernel():
     assert table["img-kept-chance-best"] == "not testable here"
 
 
-def test_without_lazy_training_and_other_sizes_nothing_is_said_of_them():
+def test_claims_without_measurements_are_not_testable():
     results = planted(THESIS)
     one = replace(results, table=results.table[results.table["size"] == "8-on-16"], lazy=results.lazy[:0])
     assert (verdicts(one)[["img-lazy", "img-lazy-near", "img-kept-size"]] == "not testable here").all()
@@ -227,13 +227,13 @@ def test_findings_are_those_of_the_planted_numbers():
     )
 
 
-def test_findings_turn_round_with_the_numbers():
+def test_findings_follow_the_numbers():
     worse = planted(THESIS | {"network": (0.9, 0.7), "NTK, GCV": (0.9, 0.88)}, active=(0.4, 0.5))
     assert show.kept_finding(worse).endswith("in 0 of 4 settings, clearly in none.")
     assert "in no layer at σ = 1" in show.activity_finding(worse)
 
 
-def test_the_page_says_what_it_found_and_what_not():
+def test_the_summary_names_what_the_record_contradicts():
     said = show.in_words(planted(THESIS))
     assert (
         "the network keeps 97 % of its accuracy under noise and its kernel 86 %; above chance 91 and 57 %"
@@ -251,7 +251,7 @@ def judged(table):
     return statement_table(STATEMENTS, checks(table)).set_index("id").verdict.to_dict()
 
 
-def test_what_the_tables_say_and_a_misprint_would_be_seen():
+def test_statements_hold_for_the_printed_tables_and_fail_with_a_misprint():
     said = {"img-order": "holds as corrected", "img-loss": "holds as corrected"}
     assert judged(TABLE_B_1) == {"img-larger": "holds", **said}
     table = TABLE_B_1.copy()

@@ -110,7 +110,7 @@ def test_a_reader_may_bring_images(tmp_path, monkeypatch):
         ({"preset": "gpuu"}, "Unknown preset"),
     ],
 )
-def test_what_cannot_be_is_one_sentence_of_settings(tmp_path, given, message, monkeypatch):
+def test_invalid_settings_are_refused_in_one_sentence(tmp_path, given, message, monkeypatch):
     monkeypatch.setattr("sameloss.hub.constants.ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(ParameterError, match=message) as caught:
@@ -187,7 +187,7 @@ def test_the_kernel_is_that_of_the_first_parameters(table):
     assert table["ridge", "NTK, GCV"] == pytest.approx(own.ridge)
 
 
-def test_what_is_not_asked_for_is_not_there(store):
+def test_only_what_is_asked_for_is_computed(store):
     kernel = KernelFit((0.01, 1.0), trained=False)
     of = set(store.get(comparison(kernel=kernel, linear=None)).of)
     assert "NTK, GCV" in of
@@ -197,7 +197,7 @@ def test_what_is_not_asked_for_is_not_there(store):
     assert not of & {"NTK, GCV", "pixels"}
 
 
-def test_a_seed_has_a_result_of_its_own(store, table):
+def test_seeds_have_different_results(store, table):
     other = store.get(comparison(seed=2)).set_index(["measure", "of"]).value
     assert not table["active after"].equals(other["active after"])
 
@@ -251,7 +251,7 @@ def test_verdicts_and_statements(page):
 
 
 @pytest.mark.parametrize("name", ["laptop", "laptop-long", "gpu", "paper"])
-def test_longer_presets_say_what_they_would_compute(tmp_path, name):
+def test_longer_presets_estimate_their_cost(tmp_path, name):
     page = STUDY.open("ii3_images", {"preset": name, "artifacts": str(tmp_path)})
     assert page.runs()[0].effort > 1
 
@@ -263,7 +263,6 @@ def shown_everything(page):
     show.kept(results, axes[1])
     show.activity(results, page.config.noises[-1], axes[2])
     drawing.legend(show.lazy(results, axes[3]))
-    assert len(show.advantages(results)) == len(results.places)
     findings = [
         show.accuracy_finding(results),
         show.kept_finding(results),

@@ -97,7 +97,7 @@ def test_images_keep_their_labels_and_are_drawn_once():
     assert torch.equal(actual.x_test[:, :, :4, :4], own[30:])
 
 
-def test_a_seed_has_backgrounds_of_its_own_and_tests_have_others():
+def test_backgrounds_differ_between_seeds_and_between_training_and_test():
     first, again, other = (draw_sample(images(), Scene(ANYWHERE, 8, 1.0), 20, seed) for seed in (0, 0, 1))
     assert torch.equal(first.x, again.x)
     assert not torch.equal(first.x_test, other.x_test)
@@ -286,7 +286,7 @@ def test_cross_validation_is_the_formula(kernel, y):
     assert fits(kernel, torch.zeros(20), y, (ridge,))[0].score == pytest.approx(expected)
 
 
-def test_where_examples_are_alike_it_is_leaving_each_one_out(y):
+def test_with_equal_leverages_it_is_the_leave_one_out_error(y):
     """A circulant kernel: every example has the same leverage, and the score is exactly that of refitting."""
     row = torch.exp(-torch.minimum(torch.arange(SIZE), SIZE - torch.arange(SIZE)).double())
     own = torch.stack([row.roll(shift) for shift in range(SIZE)])

@@ -198,20 +198,14 @@ PRESETS = {
 # Exact runs: flows, and gradient descent as in the theorems.
 
 HORIZON = 1e6  # scaled time in which flows above c* are perfect at L²/n = 1,600; longer in proportion
-CRITICAL_RULES = 4  # m of the flows around c*, as in Figure 4.1
 PRINTED = TaskShape(200, 25, 4)  # the setting of Figure 4.1
-
-
-def _scale(column: Column) -> float:
-    """Scaled over unscaled time."""
-    return (column.readout / column.length) ** 2
 
 
 def _horizon(column: Column, unscaled: float) -> float:
     """Scaled time of a flow; at least `unscaled` time where the read-out is small and escape is slow."""
     longest = HORIZON * max(1.0, column.words**2 / column.length / 1600)
     slow = not column.readout > column.critical_readout + 1  # also where c* is NaN
-    return max(longest, min(unscaled * _scale(column), theory.LATEST)) if slow else longest
+    return max(longest, min(unscaled * column.time_scale, theory.LATEST)) if slow else longest
 
 
 def _families(
@@ -233,9 +227,9 @@ def _families(
     for rarity in sweeps.rarities:
         yield "rarity", replace(theorem, rarity=rarity), 100 * HORIZON
     for words, shift in product(sweeps.critical_words, (-0.5, 0.0, 0.5)):
-        column = Column(words, words // 8, CRITICAL_RULES, 1.0)
+        column = Column(words, words // 8, PRINTED.rules, 1.0)
         column = replace(column, readout=column.critical_readout + shift)
-        yield f"critical {shift:+g}", column, sweeps.horizon * _scale(column)
+        yield f"critical {shift:+g}", column, sweeps.horizon * column.time_scale
 
 
 @stage("ListFlows", seconds=lambda run: 0.12 * len(list(_families(run.task, run.readouts, run.sweeps))))
@@ -300,8 +294,9 @@ def list_descents(tasks: tuple[TaskShape, ...]) -> pd.DataFrame:
 
 
 def _descent(curvature: str, column: Column, bound: float, steps: int) -> dict[str, Any]:
+    """A row of `list_descents`: descent in steps of 1/`bound`, and the flow over the promised time."""
     perfect, losses, scores = theory.descend(column, 1 / bound, steps, stop=curvature == "everywhere")
-    exact = flow(column, min(column.promised_time * _scale(column), theory.LATEST))
+    exact = flow(column, min(column.promised_time * column.time_scale, theory.LATEST))
     last = exact.scores(exact.horizon)
     slopes = [column.gradient(exact.scores(time)) ** 2 for time in _log_times(exact.perfect)]
     least = min(float(column.multiplicities @ slope) for slope in slopes)

@@ -63,17 +63,12 @@ def measured(case: Case) -> dict[str, float]:
     automatic = torch.autograd.grad(theory.population_loss(*parameters, case.task, case.sets), parameters)
     by_hand = theory.gradients(case.computed, case.read_out, *case.sets)
     gap = max(float((a - b).abs().max()) for a, b in zip(automatic, by_hand, strict=True))
-    bounds, exact = _bounds(case), case.radius == 0
-    light, mass = bounds.pop("light"), bounds.pop("mass")
     return {
         "gradient": gap / case.readout,
         "read_out_slope": float(by_hand[1].abs().max()),
-        "identity": _identity_gap(case) if exact else np.nan,
-        "curvature": _curvature_ratio(case) if exact else np.nan,
-        "light": light if exact else np.nan,
-        **bounds,
-        "of_triples": mass / theory.triple_mass(case.task, case.sets),
-        "of_sets": mass / float(case.sets.probabilities.min()),
+        "identity": np.nan if case.radius else _identity_gap(case),
+        "curvature": np.nan if case.radius else _curvature_ratio(case),
+        **_bounds(case),
     }
 
 
@@ -110,9 +105,10 @@ def _curvature_ratio(case: Case) -> float:
 def _bounds(case: Case) -> dict[str, float]:
     """Largest excess over each bound of the proofs, for all queries that are misclassified somewhere.
 
-    on_failing: ⟨∂L, v⟩ + p(1 − p)(c − 4ε)/2n on S; elsewhere: ⟨∂L, v⟩ − 6ε/n on other sets; weight:
-    p − (1/2 + ε/c) on S; light: Pr[S, p < 1/2n] − 2n² L/c, as another token has 1/n there, so that the
-    query's loss is c/2n at least. Beside them the number of `cases`, and the least `mass` Pr[S].
+    light: Pr[S, p < 1/2n] − 2n² L/c at V = cP, as another token has 1/n there, so that the query's loss is
+    c/2n at least; on_failing: ⟨∂L, v⟩ + p(1 − p)(c − 4ε)/2n on S; elsewhere: ⟨∂L, v⟩ − 6ε/n on other sets;
+    weight: p − (1/2 + ε/c) on S. Beside them the number of `cases`, and the least Pr[S] over δ of
+    Assumption 4.3 (`of_triples`) and of Assumption 4.4 (`of_sets`).
     """
     (tokens, probabilities), p, c, epsilon = case.sets, case.weight, case.readout, case.radius
     words, length = case.task.words, tokens.shape[1]
@@ -129,22 +125,25 @@ def _bounds(case: Case) -> dict[str, float]:
         return total.index_add(0, tokens[occurrences], probabilities[occurrences.nonzero()[:, 0]])
 
     masses, light = mass(failing), mass(failing & (p < 1 / (2 * length)))
-    loss = float(case.computed.losses.mean(1) @ probabilities)
+    loss, least = float(case.computed.losses.mean(1) @ probabilities), -_largest(-masses[masses > 0])
     return {
+        "light": np.nan if epsilon else _largest(light[masses > 0]) - 2 * length**2 * loss / c,
         "on_failing": _largest((slope - bound)[failing]) / c,
         "elsewhere": _largest(slope[seen & ~failing] - 6 * epsilon / length) / c,
         "weight": _largest(p[failing]) - 0.5 - epsilon / c,
-        "light": _largest(light[masses > 0]) - 2 * length**2 * loss / c,
         "cases": int(seen.sum()),
-        "mass": -_largest(-masses[masses > 0]),
+        "of_triples": least / theory.triple_mass(case.task, case.sets),
+        "of_sets": least / float(probabilities.min()),
     }
 
 
 def _largest(values: Float[Tensor, " value"]) -> float:
+    """The largest value, NaN if there is none."""
     return float(values.max()) if len(values) else np.nan
 
 
 def _uniform(*shape: int, generator: torch.Generator) -> Tensor:
+    """Draw from [0, 1) in double precision."""
     return torch.rand(shape, generator=generator, dtype=torch.float64)
 
 

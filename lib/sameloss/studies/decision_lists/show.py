@@ -31,7 +31,7 @@ def sequence_table(settings: ListConfig) -> pd.DataFrame:
 def event_table(tables: Tables) -> pd.DataFrame:
     """Scaled time from which scores have each order, by read-out; and the unscaled time to perfection."""
     flows = tables.flows[tables.flows.family == "readout"]
-    table = flows.pivot(index="readout", columns="order", values="time")
+    table = flows.pivot_table("time", "readout", "order", "min")
     table = table[flows.order.drop_duplicates().iloc[1:]]  # the first order is there from the start
     perfect = flows[flows.accuracy == 1].groupby("readout").natural.min()
     table = table.assign(**{"perfect at time": perfect.map("{:.3g}".format)})
@@ -49,11 +49,8 @@ def descent_table(tables: Tables) -> pd.DataFrame:
 # Figures.
 
 COARSE = colormaps["vlag"].resampled(7)  # few colours, so that an image of noise is a small file
-
-
 DRAWN = (25, 1000)  # sequences of Figure 4.1's step
-SHOWN = 60
-"""Tokens and labels in an image of V: of more, a diagonal would be less than a pixel wide."""
+SHOWN = 60  # tokens and labels in an image of V: of more, a diagonal would be less than a pixel wide
 
 
 def _label(ax: Axes, x: str, y: str, log: str = "", **options: Any) -> None:
@@ -62,10 +59,10 @@ def _label(ax: Axes, x: str, y: str, log: str = "", **options: Any) -> None:
     ax.minorticks_off()
 
 
-def _lines(ax: Axes, table: pd.DataFrame, by: str, x: str, y: str, label: str = "{}", **style: Any) -> None:
+def _lines(ax: Axes, table: pd.DataFrame, by: str, x: str, y: str, **style: Any) -> None:
     """Draw one line per value of a column."""
     for (name, part), marker in zip(table.groupby(by, sort=False), MARKERS, strict=False):
-        ax.plot(part[x], part[y], marker=marker, label=label.format(name), **style)
+        ax.plot(part[x], part[y], marker=marker, label=name, **style)
 
 
 def _name(readout: str) -> str:
@@ -82,8 +79,7 @@ def scores_along(tables: Tables) -> None:
             ax.plot(curve.natural, curve[entry], label=names.get(entry, f"place {entry[1:]}"), **style)
         for time in tables.events(curve.readout.iloc[0]).natural.iloc[1:]:
             ax.axvline(time, color="0.8", lw=1, zorder=0)
-        ax.set(xscale="log", xlabel="time", ylabel="score w", title=_name(name))
-        ax.minorticks_off()
+        _label(ax, "time", "score w", log="x", title=_name(name))
     label_ends(axes[-1])
 
 
@@ -133,8 +129,8 @@ def along_sgd(tables: Tables) -> None:
     accuracies = 100 * exact.accuracy.iloc[[*range(len(exact)), -1]]
     left.step(times, accuracies, where="post", color="0.2", lw=2, label="exact flow")
     for at, (rate, runs) in enumerate(tables.alone.groupby("rate")):
-        for _, run in runs.groupby("seed"):
-            label = "" if run.seed.iloc[0] > runs.seed.min() else f"SGD, η = {rate:g}"
+        for seed, run in runs.groupby("seed"):
+            label = f"SGD, η = {rate:g}" if seed == runs.seed.min() else ""
             left.plot(rate * run.step, 100 * run.accuracy, lw=1, alpha=0.6, color=f"C{at}", label=label)
     for _, run in tables.both.groupby("seed"):
         right.plot(run.step, 100 * run.accuracy, lw=1, alpha=0.6, color="C0")

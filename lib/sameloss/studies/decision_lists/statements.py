@@ -16,9 +16,7 @@ from sameloss.statistics.intervals import Estimate, seed_interval
 from sameloss.studies.decision_lists import theory
 from sameloss.studies.decision_lists.experiment import FIRST_SEED, ListConfig
 from sameloss.studies.decision_lists.proofs import sketch_slope, train_both
-from sameloss.studies.statement import Check, Statement, check_table
-
-OURS = "(ours)"
+from sameloss.studies.statement import Check, Statement, at_most, check_table, none_above
 
 STATEMENTS = {
     "gradients": Statement(
@@ -64,7 +62,7 @@ STATEMENTS = {
         "Tokens taken modulo L, from 0, do.",
     ),
     "figure": Statement("Figure 4.1", "After one step on V from scratch, P is seen in it."),
-    "figure-diagonal": Statement(f"Figure 4.1 {OURS}", "Its entries are L/n − 1 exactly, at the rate L²."),
+    "figure-diagonal": Statement("Figure 4.1 (ours)", "Its entries are L/n − 1 exactly, at the rate L²."),
     "convergence": Statement(
         "Section 4.3.4",
         "Trained together from scratch, both matrices might converge (to at least 98 % accuracy).",
@@ -73,10 +71,10 @@ STATEMENTS = {
         "Section 4.1", "Attention is crucial for the task: uniform attention cannot solve it."
     ),
     "uniform": Statement(
-        f"Theorem 4.3 {OURS}",
+        "Theorem 4.3 (ours)",
         "In its regime attention stays within 1 % of uniform; the read-out amplifies what little there is.",
     ),
-    "sgd": Statement(f"SGD {OURS}", "On drawn sequences it follows the exact flow."),
+    "sgd": Statement("SGD (ours)", "On drawn sequences it follows the exact flow."),
 }
 
 # The tables that the checks read.
@@ -166,16 +164,6 @@ def checks(tables: Tables) -> pd.DataFrame:
     return check_table([check for part in parts for check in part(tables)])
 
 
-def _below(of: str, text: str, value: float | np.integer, bound: float, printed: bool = True) -> Check:
-    """Check that a non-negative number is at most a bound."""
-    return Check(of, text, float(value), bound / 2, bound / 2, printed)
-
-
-def _excess(of: str, text: str, values: pd.Series, printed: bool = True) -> Check:
-    """Check that the largest excess over a bound is not positive; NaN where there is no case."""
-    return _below(of, text, np.maximum(0.0, values.max()), EXACT, printed)
-
-
 EXCESSES = {
     "on_failing": "on S: largest excess of the slope over c",
     "elsewhere": "elsewhere: largest excess of the slope over c",
@@ -187,21 +175,21 @@ EXCESSES = {
 def _proofs(tables: Tables) -> Iterator[Check]:
     proofs = tables.proofs
     exact, near = proofs[proofs.kind.str.endswith("V = cP")], proofs[proofs.kind == "V near cP"]
-    yield _below("gradients", "largest distance from automatic ones, over c", proofs.gradient.max(), EXACT)
+    yield at_most("gradients", "largest distance from automatic ones, over c", proofs.gradient.max(), EXACT)
     text = "largest distance from −(c/n) p [(1 − o)(1 − p) + Σ o p], over c"
-    yield _below("label-gradient", text, exact.identity.max(), EXACT)
+    yield at_most("label-gradient", text, exact.identity.max(), EXACT)
     slope = sketch_slope((0.05, 0.90, 0.03, 0.02), 50.0, absent=4)
-    yield _below("sketch", "slope at c = 50, n = 4, L = 8, p = (.05, .90, .03, .02)", slope, 1e-9)
+    yield at_most("sketch", "slope at c = 50, n = 4, L = 8, p = (.05, .90, .03, .02)", slope, 1e-9)
     text = "k the first token that fails: largest excess over c"
-    yield _excess("sketch", text, exact.elsewhere, printed=False)
+    yield none_above("sketch", text, exact.elsewhere, EXACT, printed=False)
     for of, cases, columns in (("thm43-proof", exact, 4), ("thm44-proof", near, 3)):
         for column, text in list(EXCESSES.items())[:columns]:
-            yield _excess(of, f"{text}, {int(cases.cases.sum()):,} cases", cases[column])
+            yield none_above(of, f"{text}, {int(cases.cases.sum()):,} cases", cases[column], EXACT)
     off, text = proofs[proofs.kind == "nearly ordered, V near cP"], "cases with Pr[S] < δ of {}"
-    yield _below("asm43", text.format(len(exact)), (exact.of_triples < 1 - 1e-9).sum(), 0.0)
-    yield _below("asm43", "least Pr[S] / δ, V off cP by c/5", off.of_triples.min(), 0.5)
-    yield _below("asm44", text.format(len(proofs)), (proofs.of_sets < 1 - 1e-9).sum(), 0.0)
-    yield _below("lem41", "largest |∂ℒ/∂V| in all cases", proofs.read_out_slope.max(), 1.0)
+    yield at_most("asm43", text.format(len(exact)), (exact.of_triples < 1 - 1e-9).sum(), 0.0)
+    yield at_most("asm43", "least Pr[S] / δ, V off cP by c/5", off.of_triples.min(), 0.5)
+    yield at_most("asm44", text.format(len(proofs)), (proofs.of_sets < 1 - 1e-9).sum(), 0.0)
+    yield at_most("lem41", "largest |∂ℒ/∂V| in all cases", proofs.read_out_slope.max())
 
 
 def _constants(tables: Tables) -> Iterator[Check]:
@@ -210,13 +198,13 @@ def _constants(tables: Tables) -> Iterator[Check]:
     yield Check("order", "accuracy of scores in the order of the list", column.accuracy(ordered), 1.0, 0.0)
     first_loss = task.words * column.loss(0 * ordered)
     bound = 2 * task.length**2 * first_loss / column.readout
-    yield _below("thm43-proof", "2n² ℒ₀/c over δ/2 at the theorem's c", bound / (column.triple_mass / 2), 1.0)
+    yield at_most("thm43-proof", "2n² ℒ₀/c over δ/2 at the theorem's c", bound / (column.triple_mass / 2))
     ratios = np.linspace(1e-3, 16, 1000)  # ε / M
-    yield _below("thm44-proof", "bad mass over δ/5, ε up to 16M", (ratios**0.5 / 20 / 0.2).max(), 1.0)
+    yield at_most("thm44-proof", "bad mass over δ/5, ε up to 16M", (ratios**0.5 / 20 / 0.2).max())
     n, ratio = np.meshgrid(np.arange(2, 1001), np.linspace(0, 0.25, 50))  # ε/c, at most 1/4 as 4ε ≤ c
     least = np.minimum((1 - 1 / (2 * n)) / (2 * n), (0.5 + ratio) * (0.5 - ratio))
     text = "1/4n over the least p (1 − p), n up to 1,000"
-    yield _below("thm44-proof", text, (1 / (4 * n) / least).max(), 1.0)
+    yield at_most("thm44-proof", text, (1 / (4 * n) / least).max())
 
 
 def _theorem_43(tables: Tables) -> Iterator[Check]:
@@ -224,14 +212,14 @@ def _theorem_43(tables: Tables) -> Iterator[Check]:
     start = tables.descents[tables.descents.curvature == "at the start"]
     for row in everywhere.itertuples():
         text = f"L = {row.words}, n = {row.length}, m = {row.rules}: {row.steps:,.0f} steps, over T"
-        yield _below("thm43", text, row.steps / row.promised, 1.0)
-    yield _below("thm43-rate", "λ of W = 0: steps that raise the loss", start.rises.sum(), 0.0)
+        yield at_most("thm43", text, row.steps / row.promised)
+    yield at_most("thm43-rate", "λ of W = 0: steps that raise the loss", start.rises.sum(), 0.0)
     text = "λ of every W: steps that raise the loss"
-    yield _below("thm43-rate", text, everywhere.rises.sum(), 0.0, printed=False)
+    yield at_most("thm43-rate", text, everywhere.rises.sum(), 0.0, printed=False)
     text = "our bound: largest curvature of a token over it"
-    yield _below("thm43-rate", text, tables.proofs.curvature.max(), 1.0, printed=False)
+    yield at_most("thm43-rate", text, tables.proofs.curvature.max(), 1.0, printed=False)
     text = "bound over the least ‖∂ℒ‖² of a column on the way"
-    yield _below("thm43-proof", text, 1 / everywhere.least_slope.min(), 1.0)
+    yield at_most("thm43-proof", text, 1 / everywhere.least_slope.min())
 
 
 def _theorem_44(tables: Tables) -> Iterator[Check]:
@@ -239,8 +227,8 @@ def _theorem_44(tables: Tables) -> Iterator[Check]:
     sets = theory.uniform_sets(small.words, small.length)
     found = train_both(task, sets, 1.0, 5e-4, generator_for("lists noise", FIRST_SEED))
     text = f"ε = 1, c = {found.readout:,.0f}: tokens misclassified after a thousandth of the time ε/2"
-    yield _below("thm44", text, found.wrong, 0.0)
-    yield _below("lem41", "the same: largest move of V over ε/2", found.move / 0.5, 1.0)
+    yield at_most("thm44", text, found.wrong, 0.0)
+    yield at_most("lem41", "the same: largest move of V over ε/2", found.move / 0.5)
 
 
 def _figure(tables: Tables) -> Iterator[Check]:
@@ -263,7 +251,7 @@ def _figure(tables: Tables) -> Iterator[Check]:
 def _attention(tables: Tables) -> Iterator[Check]:
     bound, first = uniform_bound(tables.settings), tables.everywhere.iloc[0]
     text = f"largest accuracy of uniform attention, ± {bound.standard_error:.1g}"
-    yield _below("crucial", text, bound.mean, 0.95)
+    yield at_most("crucial", text, bound.mean, 0.95)
     text = "n times the attention on the deciding token, at perfection, less 1"
     yield Check("uniform", text, first.length * first.attention - 1, 0.0, 1e-3)
     yield Check("uniform", "the same at the end of T", first.length * first.attention_at_end - 1, 0.0, 1e-2)

@@ -289,6 +289,11 @@ class Column:
         return 32 * self.rules / log(self.words)
 
     @property
+    def time_scale(self) -> float:
+        """Scaled over unscaled time of the flow, (c/n)²."""
+        return (self.readout / self.length) ** 2
+
+    @property
     def gradient_bound(self) -> float:
         """log²L / 16M, the bound on ‖∂ℒ‖² in the proof of 4.3 as long as a token is misclassified."""
         return log(self.words) ** 2 / (16 * self.rules)
@@ -557,13 +562,12 @@ def integrate(force: Callable, span: tuple[float, float], start: Entries, **opti
     return solved.sol
 
 
-def flow(column: Column, horizon: float, start: Entries | None = None, luce: bool = False) -> Flow:
-    """Follow the gradient flow of a column.
+def flow(column: Column, horizon: float, luce: bool = False) -> Flow:
+    """Follow the gradient flow of a column from W = 0.
 
     Args:
         column: its read-out included.
         horizon: last scaled time, at most `LATEST`.
-        start: initial scores u; 0 by default.
         luce: follow the limit c → ∞ instead.
 
     Raises:
@@ -572,9 +576,8 @@ def flow(column: Column, horizon: float, start: Entries | None = None, luce: boo
     """
     scale = column.length / column.readout
     force = (lambda u: -column.luce_gradient(u)) if luce else (lambda u: -column.gradient(u * scale) * scale)
-    begin = np.zeros(column.rules + 1) if start is None else start
-    begin = begin + FIRST * force(begin)
-    solution = integrate(force, (FIRST, horizon), begin, method="LSODA", rtol=1e-9, atol=1e-12)
+    first = FIRST * force(np.zeros(column.rules + 1))
+    solution = integrate(force, (FIRST, horizon), first, method="LSODA", rtol=1e-9, atol=1e-12)
     return Flow(column, solution, horizon)
 
 

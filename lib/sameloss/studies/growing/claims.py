@@ -18,7 +18,7 @@ from sameloss.statistics.prediction import (
     self_correlation,
 )
 from sameloss.studies.growing.experiment import NOT_GROWN, WAYS, Operator, Settings
-from sameloss.studies.verdict import Claim, Topic
+from sameloss.studies.verdict import OURS, Claim, Topic
 
 # Growing once
 
@@ -248,8 +248,6 @@ class Stacks:
 #
 # KLs are on another scale than the thesis' losses: numbers are compared for correlations and relative
 # regrets, elsewhere only directions. Tolerances were fixed before the runs.
-
-OURS = "this book"
 
 LITTLE_REGRET = 0.25
 """A relative regret below this counts as nearly the best operator."""

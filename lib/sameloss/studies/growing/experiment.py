@@ -9,7 +9,7 @@ from typing import ClassVar, get_args
 import pandas as pd
 import torch
 from jaxtyping import Float
-from safetensors.torch import load_file, save
+from safetensors.torch import load_file
 from torch import Tensor
 
 from sameloss.errors import ParameterError
@@ -19,7 +19,7 @@ from sameloss.languages.paper import PAPER_LANGUAGE
 from sameloss.models.encoder import EncoderShape
 from sameloss.models.enlarge import PRESERVING, Filling, LayerMap, grid, grow, repeated
 from sameloss.models.masked_model import MaskedLanguageModel
-from sameloss.runs.checkpoints import Checkpoints, Resumable, TrainedRun, save_weights, weights_name
+from sameloss.runs.checkpoints import Checkpoints, Resumable, TrainedRun, save_tensors, weights_name
 from sameloss.runs.pretraining import Pretraining
 from sameloss.runs.sampling import CorpusSampling, HeldOutConditionals
 from sameloss.runs.stage import TABLE, Tabled
@@ -109,17 +109,13 @@ class GrowthBase(Pretraining):
 
 def write_moments(moments: Mapping[str, Moments], folder: Path) -> None:
     fields = {f"{name}/{field}": v for name, own in moments.items() for field, v in own._asdict().items()}
-    _write_tensors(folder / MOMENTS, fields)
+    save_tensors(fields, folder / MOMENTS)
 
 
 def read_moments(folder: Path) -> dict[str, Moments]:
     tensors = load_file(folder / MOMENTS)
     names = dict.fromkeys(name.rpartition("/")[0] for name in tensors)
     return {name: Moments(*(tensors[f"{name}/{field}"] for field in Moments._fields)) for name in names}
-
-
-def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    write_atomically(path, save({name: value.cpu().contiguous() for name, value in tensors.items()}))
 
 
 class HeldOutTargets:
@@ -228,6 +224,7 @@ class _Grown(Run):
 def _evaluation(
     names: Sequence[str], ensemble: Ensemble, targets: HeldOutTargets, step: int, losses: Tensor
 ) -> pd.DataFrame:
+    """The rows of one evaluation in the table of `_Grown`."""
     chosen_by, kl = targets.kl(ensemble.logits(targets.batch))
     columns = {"chosen_by": chosen_by, "kl": kl, "loss": losses.detach()}
     return pd.DataFrame({"operator": names, "step": step} | {n: v.cpu().numpy() for n, v in columns.items()})
@@ -258,7 +255,7 @@ class Candidates(_Grown, Tabled):
                 evaluate(step.done, step.losses)
             resumable.record(TrainingStep(step.done, float(step.losses.mean()), torch.nan))
         pd.concat(map(pd.read_csv, tables.values())).to_csv(folder / TABLE, index=False)
-        _write_tensors(folder / MEMBERS, ensemble.weights)
+        save_tensors(ensemble.weights, folder / MEMBERS)
 
 
 @dataclass(frozen=True)
@@ -284,7 +281,7 @@ class Member(TrainedRun):
         store.compute(self.candidates)
         weights = load_file(store.folder(self.candidates) / MEMBERS)
         own = {name: members[self.at] for name, members in weights.items()}
-        _write_tensors(folder / weights_name(self.checkpoints[0]), own)
+        save_tensors(own, folder / weights_name(self.checkpoints[0]))
 
     def load(self, folder: Path) -> Checkpoints:
         model = replace(self.candidates.root, shape=self.shape)
@@ -340,7 +337,7 @@ class Stage(_Grown):
             if step.done in self.looks:
                 table = _evaluation([name], ensemble, targets, step.done, step.losses)
                 tables.append(table.assign(flops=self.flops_at(step.done)))
-                save_weights(ensemble.member(0), folder / weights_name(step.done))
+                save_tensors(ensemble.member(0).state_dict(), folder / weights_name(step.done))
                 report(step.done / self.steps, f"KL {table.kl.item():.4f}")
         pd.concat(tables).to_csv(folder / TABLE, index=False)
         write_moments(ensemble.moments_of(0), folder)

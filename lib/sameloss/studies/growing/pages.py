@@ -30,7 +30,7 @@ from sameloss.studies.growing.experiment import (
     Settings,
     Stage,
 )
-from sameloss.studies.page import Page, PageSpec, Study
+from sameloss.studies.page import LAST, Page, PageSpec, Study
 
 
 @dataclass
@@ -165,15 +165,13 @@ class StackingPage(Page[Settings]):
         return Stacks(config, tables["stages"])
 
 
-_EVERY = "max_hours workers device artifacts"
+_GROWING = "preset seeds base_steps steps lag label_noise state tolerance"
 
-_GROWING = f"preset seeds base_steps steps lag label_noise state tolerance {_EVERY}"
-
-_STACKING = f"preset stacks stage_steps last_steps stage_lag label_noise state tolerance {_EVERY}"
+_STACKING = "preset stacks stage_steps last_steps stage_lag label_noise state tolerance"
 
 SPECS = {
-    "ii5_growing": PageSpec(GrowingPage, _GROWING, recorded=True),
-    "ii5_stacking": PageSpec(StackingPage, _STACKING, recorded=True),
+    "ii5_growing": PageSpec(GrowingPage, f"{_GROWING} {LAST}", recorded=True),
+    "ii5_stacking": PageSpec(StackingPage, f"{_STACKING} {LAST}", recorded=True),
 }
 
 STUDY = Study(PRESETS, SPECS)

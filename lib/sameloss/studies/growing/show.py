@@ -11,7 +11,7 @@ from matplotlib.ticker import NullFormatter
 
 from sameloss.statistics.intervals import Interval, seed_interval
 from sameloss.statistics.prediction import mean_correlation, transition
-from sameloss.studies.drawing import KL_LABEL, MARKERS, Style, plain_log_axis
+from sameloss.studies.drawing import KL_LABEL, MARKERS, Style, interval_line, plain_log_axis
 from sameloss.studies.growing.claims import (
     FROM_SCRATCH,
     PREDICTIVE,
@@ -116,9 +116,7 @@ def spread_by_age(grown: Grown, ax: Axes) -> None:
         "gain from depth": [grown.aged[age].headroom() for age in ages],
     }
     for at, (label, intervals) in enumerate(series.items()):
-        value, low, high = 100 * np.array(intervals).T
-        ax.vlines(ages, low, high, color=f"C{at}", lw=1)
-        ax.plot(ages, value, MARKERS[at], color=f"C{at}", ls="-", label=label)
+        interval_line(ax, ages, 100 * np.array(intervals), at, label)
     ax.axhline(0, color="0.5", lw=1)
     ax.set(xscale="log", xlabel="steps before growing", ylabel="log ratio of final KLs (%)")
     ax.set_xticks(ages, [f"{age:,}" for age in ages])

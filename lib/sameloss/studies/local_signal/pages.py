@@ -9,7 +9,7 @@ from sameloss.store.store import Run
 from sameloss.studies.local_signal import statements
 from sameloss.studies.local_signal.experiment import PRESETS, SignalConfig, proof_table
 from sameloss.studies.local_signal.proofs import PARTS
-from sameloss.studies.page import Page, PageSpec, Study
+from sameloss.studies.page import LAST, Page, PageSpec, Study
 
 
 @dataclass
@@ -55,10 +55,9 @@ class ProofsPage(Page[SignalConfig]):
         return statements.proof_checks(self.results)
 
 
-_EVERY = "max_hours workers device artifacts"
-
 SPECS = {
-    "ii3_local_signal": PageSpec(SignalPage, f"preset noise multiplier lr batch steps seeds {_EVERY}"),
-    "ii3_proofs": PageSpec(ProofsPage, f"preset starts {_EVERY}"),
+    "ii3_local_signal": PageSpec(SignalPage, f"preset noise multiplier lr batch steps seeds {LAST}"),
+    "ii3_proofs": PageSpec(ProofsPage, f"preset starts {LAST}"),
 }
+
 STUDY = Study(PRESETS, SPECS)

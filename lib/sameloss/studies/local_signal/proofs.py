@@ -21,8 +21,6 @@ from sameloss.studies.local_signal.theory import Filter, Numbers, Patches, popul
 
 # Truncated Gaussians (Section B.1.2).
 
-Points = Float[np.ndarray, " point"]
-
 
 def moments(b: Numbers) -> tuple[Numbers, Numbers, Numbers]:
     """Mean, variance and second moment of Z ~ N(0, 1) given Z ≥ -b.
@@ -106,7 +104,7 @@ def proof_log_k() -> float:
     """
     mass = 4 * ndtr(-norm.isf((1 - 0.999) / 2))
     best = minimize_scalar(lambda c: -c * sqrt(mass * ndtr(-c)), bounds=(0.1, 4), method="bounded")
-    return float(sqrt(4 / pi) / (-best.fun * (1 - 4 * 0.1)))
+    return float(sqrt(4 / pi) / (-best.fun * (1 - 4 * tangent.ERROR)))
 
 
 # The lemmas at single states.

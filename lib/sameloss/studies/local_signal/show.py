@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from scipy.stats import norm
 
 from sameloss.statistics.intervals import seed_interval
-from sameloss.studies.drawing import MARKERS, Style, label_ends, plain_log_axis
+from sameloss.studies.drawing import MARKERS, Style, interval_line, label_ends, plain_log_axis
 from sameloss.studies.local_signal import proofs, tangent, theory
 from sameloss.studies.local_signal.experiment import FIGURE_STEPS
 from sameloss.studies.local_signal.statements import (
@@ -201,9 +201,6 @@ def proofs_in_words(judged: pd.DataFrame) -> str:
 
 # Tangent kernels
 
-ERROR = 0.1
-"""Lower bound of Theorem 3.2 on the error of tangent kernels of few filters."""
-
 
 def kernel_finding(kernels: pd.DataFrame) -> str:
     """Up to how many filters every kernel's error is above 0.1, and the error of the best single filter."""
@@ -211,8 +208,8 @@ def kernel_finding(kernels: pd.DataFrame) -> str:
     errors = exact.groupby(["filters", "kind"]).error.mean().groupby("filters").min()
     single = 1 - theory.best_threshold(tangent.PATCHES)[1]
     return (
-        f"Up to {errors.index[errors > ERROR].max()} filters the mean error of every kernel is above "
-        f"{100 * ERROR:.0f} %; the best single filter has {100 * single:.1f} %."
+        f"Up to {errors.index[errors > tangent.ERROR].max()} filters the mean error of every kernel is above "
+        f"{100 * tangent.ERROR:.0f} %; the best single filter has {100 * single:.1f} %."
     )
 
 
@@ -221,12 +218,10 @@ def errors_by_filters(kernels: pd.DataFrame, ax: Axes) -> None:
     for at, kind in enumerate(tangent.KINDS):
         errors = kernels[kernels.kind == kind].groupby("filters").error
         means = errors.apply(lambda values: seed_interval(values.to_numpy()))
-        value, low, high = np.transpose(means.to_list())
         line = "" if kind == tangent.HELD_OUT else "-"
-        ax.vlines(means.index, low, high, color=f"C{at}", lw=1)
-        ax.plot(means.index, value, MARKERS[at], label=kind, color=f"C{at}", ms=4, ls=line)
+        interval_line(ax, means.index, means.to_list(), at, kind, ms=4, ls=line)
     single = 1 - theory.best_threshold(tangent.PATCHES)[1]
-    for error, line in ((tangent.linear_error(tangent.PATCHES), ":"), (ERROR, "--"), (single, "-.")):
+    for error, line in ((tangent.linear_error(tangent.PATCHES), ":"), (tangent.ERROR, "--"), (single, "-.")):
         ax.axhline(error, color="0.4", ls=line, lw=1)
     ax.set(xscale="log", xlabel="filters, m", ylabel="error of the best W", ylim=(0, 0.5))
     plain_log_axis(ax.xaxis, kernels.filters)
@@ -234,10 +229,10 @@ def errors_by_filters(kernels: pd.DataFrame, ax: Axes) -> None:
 
 def shares_finding(found: ProofResults) -> str:
     """How many starts of one filter are good, and from which k they are as rare as Theorem B.1 says."""
-    good = tangent.good_start_probability(log(1000), ERROR)
+    good = tangent.good_start_probability(log(1000))
     return (
-        f"One filter's kernel has an error below {ERROR:g} in {100 * good:.1f} % of starts at k = 1,000, "
-        f"and in the theorem's 0.1 % only at k = {begins(found, 'thmB1')}."
+        f"One filter's kernel has an error below {tangent.ERROR:g} in {100 * good:.1f} % of starts at "
+        f"k = 1,000, and in the theorem's 0.1 % only at k = {begins(found, 'thmB1')}."
     )
 
 
@@ -245,7 +240,7 @@ def shares_by_rows(ax: Axes) -> None:
     """Draw the probability of a start with an error below 0.1 for one filter against k, with .001."""
     ks = np.geomspace(1e3, 1e13, 60)
     for finite, style, label in ((False, "-", "as d grows"), (True, ":", "d = 1/σ²")):
-        shares = [tangent.good_start_probability(log(k), ERROR, finite) for k in ks]
+        shares = [tangent.good_start_probability(log(k), tangent.ERROR, finite) for k in ks]
         ax.plot(ks, shares, style, label=label)
     ax.axhline(0.001, color="0.5", ls="--", lw=1)
     ax.set(xscale="log", yscale="log", xlabel="rows of noise, k", ylabel="share of starts with error < 0.1")

@@ -35,6 +35,9 @@ RIDGE = 1e-11
 
 IMAGES_AT_ONCE = 100
 
+ERROR = 0.1
+"""Lower bound of Theorems 3.2 and B.1 on the error of few filters, and of one."""
+
 AT_SIGNAL = "thresholds at the signal"
 SOME_CLOSED = "some just above it"
 BY_BIAS = "and gradients by b"
@@ -46,7 +49,7 @@ KINDS = (AT_SIGNAL, SOME_CLOSED, BY_BIAS, OPEN, OPEN_BY_BIAS, HELD_OUT)
 """Kinds of kernels, each with its optimal W."""
 
 Filters = Float[np.ndarray, "m r"]
-Numbers = Float[np.ndarray, " m"]
+PerFilter = Float[np.ndarray, " m"]
 Features = Float[np.ndarray, " features"]
 
 
@@ -56,8 +59,8 @@ class TangentKernel:
 
     patches: Patches
     filters: Filters  # of norm 1
-    thresholds: Numbers  # θ_j/σ = |b_j|/(‖w_j⁰‖σ); 0 where b_j ≥ 0
-    sees_signal: Numbers  # 1 where the gate is open at the signal, else 0
+    thresholds: PerFilter  # θ_j/σ = |b_j|/(‖w_j⁰‖σ); 0 where b_j ≥ 0
+    sees_signal: PerFilter  # 1 where the gate is open at the signal, else 0
     biased: bool = False  # whether the features include the gradient with respect to b
 
     @property
@@ -230,12 +233,12 @@ def one_filter_error(log_k: float, overlap: float) -> float:
     return float(ndtr(-sqrt((1 - t**2) / p + t**2 / q) / log_k))
 
 
-def good_start_probability(log_k: float, error: float = 0.1, finite: bool = False) -> float:
+def good_start_probability(log_k: float, error: float = ERROR, finite: bool = False) -> float:
     """Probability that one filter starts where its best error is below `error`: a larger D passes less noise.
 
     Args:
         log_k: log of the number of noise rows.
-        error: 0.1 in Theorem B.1.
+        error: to stay below.
         finite: use the distribution of the overlap in d = 1/σ² dimensions instead of its limit.
 
     """

@@ -295,6 +295,7 @@ def descend(patches: Patches, start: Filter, lr: float, steps: int) -> pd.DataFr
 
 
 def _update(patches: Patches, lr: float, state: State) -> State:
+    """The change of (c, v, b) by a step of gradient descent."""
     gradient = population(patches, Filter(*state))
     return -lr * np.array([gradient.by_c, gradient.by_v, gradient.by_b / patches.noise])
 

@@ -13,7 +13,7 @@ from sameloss.statistics.intervals import UNDEFINED, Interval, seed_interval
 from sameloss.studies.local_signal_images.experiment import Measure, Model
 from sameloss.studies.local_signal_images.theory import ANY_CORNER, ANYWHERE, ONE_CORNER
 from sameloss.studies.statement import Check, Statement, check_table
-from sameloss.studies.verdict import Claim, Topic
+from sameloss.studies.verdict import OURS, Claim, Topic
 
 # Results
 
@@ -107,7 +107,7 @@ class ImageResults:
 def over_seeds(values: ArrayLike) -> Interval:
     """Mean over seeds with its interval; undefined if there are no seeds or a value is NaN."""
     values = np.asarray(values, float)
-    return UNDEFINED if not len(values) or np.isnan(values).any() else seed_interval(values)
+    return seed_interval(values) if len(values) else UNDEFINED
 
 
 # Claims on images (Karp 2024, Chapter 3)
@@ -177,8 +177,6 @@ def _own(id: str, of: str | None, name: str, kept: float, points: float) -> Clai
     about = (f"img-own-{id}", "Table 3.1", text, "ii3_images", effect)
     return Claim(*about, value=kept, unit="%", tolerance=points / kept)
 
-
-OURS = "this book"
 
 LEARNT = {"one": Model.AFTER, "other": Model.GCV}
 BEST_ABOVE = {"other": Model.BEST, "above_chance": True}

@@ -74,6 +74,7 @@ def _order(seed: int) -> torch.Generator:
 
 
 def _size(run: Any) -> tuple[int, float]:
+    """Parameters and multiplications of the run's network, see `theory.network_size`."""
     return theory.network_size(run.network, run.source.shape[0], run.scene.side)
 
 
@@ -184,14 +185,8 @@ def lazy_training(
 ) -> pd.DataFrame:
     """Train a network with its output scaled up, so that its parameters hardly move (Chizat et al. 2019).
 
-    Args:
-        source: images.
-        scene: their backgrounds.
-        network: architecture.
-        descent: training of the network, and of its linearisation.
-        examples: number of training images.
-        seed: of sample, places, backgrounds, initial parameters and order of the examples.
-        scales: values of α.
+    The parameters are those of `image_comparison`; `descent` trains the linearised network, too, and `scales`
+    are values of α.
 
     Returns:
         One row per `scale`: test `accuracy`, training accuracy, the distance `moved` by the parameters over
@@ -303,9 +298,11 @@ class ImageConfig(Config):
         first, *others = self.sizes
         placements = self.placements if self.every else self.placements[:1]
         pairs = [(p, first) for p in self.placements] + [(p, size) for size in others for p in placements]
-        noises = self.noises if self.every else (self.noises[0], self.noises[-1])
-        return [self.scene(*pairs[0], noise) for noise in self.noises] + [
-            self.scene(*pair, noise) for pair in pairs[1:] for noise in noises
+        ends = self.noises if self.every else (self.noises[0], self.noises[-1])
+        return [
+            self.scene(*pair, noise)
+            for at, pair in enumerate(pairs)
+            for noise in (ends if at else self.noises)
         ]
 
     def scene(self, placement: str, size: tuple[int, int], noise: float) -> Scene:

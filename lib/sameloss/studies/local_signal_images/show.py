@@ -7,8 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from sameloss.images import ImageSource
-from sameloss.statistics.intervals import Interval
-from sameloss.studies.drawing import MARKERS
+from sameloss.studies.drawing import MARKERS, interval_line
 from sameloss.studies.local_signal_images.claims import TABLE_B_1, TOPICS, ImageResults, over_seeds
 from sameloss.studies.local_signal_images.experiment import Measure, Model
 from sameloss.studies.local_signal_images.theory import Scene, draw_sample
@@ -24,8 +23,8 @@ SHOWN = {
     Model.PIXELS: "linear in pixels",
 }
 
-# Colours and markers of predictors, the same in all figures.
-LOOK = {name: (f"C{at}", MARKERS[at]) for at, name in enumerate(SHOWN)}
+# Indices of their colours and markers, the same in all figures.
+LOOK = {name: at for at, name in enumerate(SHOWN)}
 
 
 def shown_in(results: ImageResults) -> list[str]:
@@ -68,15 +67,11 @@ def examples(source: ImageSource, scenes: Sequence[Scene], ax: Axes) -> Axes:
     return ax
 
 
-def _line(ax: Axes, table: pd.DataFrame, label: str, look: tuple[str, str], shift: float = 0.0) -> None:
+def _line(ax: Axes, table: pd.DataFrame, label: str, at: int, shift: float = 0.0) -> None:
     """Draw the means over seeds with their intervals, against the columns."""
-    if table.empty:
-        return
-    mean, low, high = np.transpose([over_seeds(table[column]) for column in table])
-    colour, marker = look
-    x = table.columns.to_numpy(float) + shift
-    ax.vlines(x, low, high, color=colour, lw=1)
-    ax.plot(x, mean, color=colour, marker=marker, ms=5, label=label)
+    if not table.empty:
+        means = [over_seeds(table[column]) for column in table]
+        interval_line(ax, table.columns.to_numpy(float) + shift, means, at, label, ms=5)
 
 
 def accuracy(results: ImageResults, placement: str, ax: Axes) -> Axes:
@@ -99,9 +94,9 @@ def kept(results: ImageResults, ax: Axes, *, above_chance: bool = False) -> Axes
     for at, of in enumerate(shown_in(results)):
         kept = (results.kept(of, *place, above_chance=above_chance) for place in results.places)
         mean, low, high = np.transpose([over_seeds(values) for values in kept])
-        colour, marker = LOOK[of]
-        ax.hlines(y + 0.3 - 0.15 * at, low, high, color=colour, lw=1.5)
-        ax.plot(mean, y + 0.3 - 0.15 * at, marker, color=colour, ms=5, label=SHOWN[of])
+        height, colour = y + 0.3 - 0.15 * at, f"C{LOOK[of]}"
+        ax.hlines(height, low, high, color=colour, lw=1.5)
+        ax.plot(mean, height, MARKERS[LOOK[of]], color=colour, ms=5, label=SHOWN[of])
     ax.set_yticks(y, ["\n".join(place) for place in results.places])
     ax.set(xlabel=f"kept of the accuracy{' above chance' if above_chance else ''} (%)")
     return ax
@@ -112,7 +107,7 @@ def activity(results: ImageResults, noise: float, ax: Axes) -> Axes:
     for at, measure in enumerate((Measure.BEFORE, Measure.ACTIVE)):
         active = results.active(measure, noise)
         active.columns = pd.RangeIndex(1, active.shape[1] + 1)
-        _line(ax, active, ("before training", "after training")[at], (f"C{at}", MARKERS[at]))
+        _line(ax, active, ("before training", "after training")[at], at)
     ax.set(title=f"σ = {noise:g}", xlabel="layer", ylabel="active neurons (%)", ylim=(0, 100))
     ax.set_xticks(active.columns)
     return ax
@@ -125,7 +120,7 @@ def lazy(results: ImageResults, ax: Axes) -> Axes:
         return ax
     accuracies = results.of_lazy()
     _line(ax, accuracies, "network", LOOK[Model.NETWORK])
-    kernel, colour = over_seeds(results.lazy_kernel), LOOK[Model.GCV][0]
+    kernel, colour = over_seeds(results.lazy_kernel), f"C{LOOK[Model.GCV]}"
     ax.axhline(kernel.value, color=colour, ls="--", lw=1.5, label=SHOWN[Model.GCV])
     ax.axhspan(kernel.low, kernel.high, color=colour, alpha=0.15, lw=0)
     limit = results.of_lazy("limit").mean().iloc[0]
@@ -149,18 +144,12 @@ def accuracy_finding(results: ImageResults) -> str:
     )
 
 
-def advantages(results: ImageResults, **how: bool) -> list[Interval]:
-    """How much more of its accuracy the network keeps than its kernel (points), by placement and size."""
-    kept = (
-        [results.kept(of, *place, **how) for of in (Model.NETWORK, results.kernel)]
-        for place in results.places
-    )
-    return [over_seeds(network - kernel) for network, kernel in kept]
-
-
 def kept_finding(results: ImageResults) -> str:
     """In how many settings the network keeps more of its accuracy than its kernel."""
-    more = advantages(results)
+    more = [
+        over_seeds(results.kept(Model.NETWORK, *place) - results.kept(results.kernel, *place))
+        for place in results.places
+    ]
     ahead, clearly = sum(value > 0 for value, _, _ in more), sum(low > 0 for _, low, _ in more)
     return (
         f"The network keeps more of its accuracy than its kernel in {ahead} of {len(more)} settings, "

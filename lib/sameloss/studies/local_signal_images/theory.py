@@ -390,9 +390,8 @@ def jacobian(model: nn.Module, weights: Weights, x: Batch, chunk: int) -> Float[
     def output(parameters: Weights, image: Tensor) -> Tensor:
         return functional_call(model, parameters, (image[None],))[0]
 
-    gradients = vmap(grad(output), (None, 0))
-    parts = (gradients(weights, part) for part in x.split(chunk))
-    return torch.cat([torch.cat([rows.flatten(1) for rows in part.values()], 1) for part in parts])
+    gradients = vmap(grad(output), (None, 0), chunk_size=chunk)(weights, x)
+    return torch.cat([rows.flatten(1) for rows in gradients.values()], 1)
 
 
 def products(rows: Float[Tensor, "image parameter"], examples: Float[Tensor, "example parameter"]) -> Kernel:
@@ -458,10 +457,10 @@ def fits(
     eigenvalues = eigenvalues.clamp(min=0)  # a Gram matrix has negative eigenvalues only by rounding
     first = first.to(kernel)
     residuals = vectors.T @ (y.to(kernel) - first[:size])
-    unit = float(eigenvalues.mean())
     fitted = []
-    for ridge in (ratio * unit for ratio in ridges):
+    for ratio in ridges:
+        ridge = ratio * float(eigenvalues.mean())
         change = kernel[size:] @ (vectors @ (residuals / (eigenvalues + ridge)))
         score = cross_validation(eigenvalues, residuals, ridge)
-        fitted.append(Fitted(ridge / unit, score, first[size:] + change))
+        fitted.append(Fitted(ratio, score, first[size:] + change))
     return fitted
