@@ -241,7 +241,7 @@ def test_the_summary_names_what_the_record_contradicts():
     )
     assert said.endswith("the record contradicts: none.")
     worse = planted(THESIS, active=(0.4, 0.5))
-    assert "the record contradicts: behind the first layer" in show.in_words(worse)
+    assert "the record contradicts: after layer 1" in show.in_words(worse)
 
 
 # Statements on the printed tables, and on tables with a misprint.

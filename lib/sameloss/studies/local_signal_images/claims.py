@@ -183,28 +183,28 @@ BEST_ABOVE = {"other": Model.BEST, "above_chance": True}
 
 TOPICS = (
     _topic(
-        "does a network keep in noise the accuracy that its tangent kernel loses?",
+        "in noise, does a network keep the accuracy that its tangent kernel loses?",
         "points kept",
         kept_more,
         ("kept", "Table 3.1", "the network keeps more of its accuracy than its kernel (random place)", {}),
-        ("kept-chance", OURS, "above chance it keeps more than its kernel", {"above_chance": True}),
+        ("kept-chance", OURS, "above chance, the network keeps more than its kernel", {"above_chance": True}),
         ("kept-chance-best", OURS, "above chance it keeps more than the kernel with the best λ", BEST_ABOVE),
         ("kept-random-corner", "Table B.1", "it keeps more in a random corner", {"placement": ANY_CORNER}),
         ("kept-fixed-corner", "Table B.1", "it keeps more in a fixed corner", {"placement": ONE_CORNER}),
-        ("kept-size", "Table B.1", "it keeps more on images of another size (random place)", {"size": 1}),
+        ("kept-size", "Table B.1", "the network keeps more (another size, random place)", {"size": 1}),
     ),
     _topic(
         "is what the network learnt in its kernel?",
         "points kept",
         kept_more,
-        ("after", OURS, "the kernel at the trained parameters keeps more than that at the first", LEARNT),
+        ("after", OURS, "the kernel at the trained parameters keeps more than the initial one", LEARNT),
     ),
     _topic(
         "do fewer neurons become active?",
         "points of neurons",
         active_falls,
-        ("active", "Fig. 3.2", "behind the first layer the active share falls in training (mean)", {}),
-        ("active-every", "Fig. 3.2", "it falls in every layer behind the first", {"over": "min"}),
+        ("active", "Fig. 3.2", "after layer 1, training lowers the share of active neurons (mean)", {}),
+        ("active-every", "Fig. 3.2", "the share falls in every layer after the first", {"over": "min"}),
         ("active-clean", "Fig. 3.2", "without noise the active share falls, too (mean)", {"noise": 0}),
     ),
     _topic(
