@@ -260,14 +260,14 @@ _PATHS = (
     _path("path-cnn-momentum", CNN_MOMENTUM, " between CNNs with momentum", connected=False),
 )
 
-FITTED = "where more parameters than examples are fitted"
+WHERE_FITTED = "where more parameters than examples are fitted"
 
 _CONVEX = (
-    _claim("convex", "Section 2.5", f"β {LESS} {FITTED}", CONVEX, where_it_fits(slower(BETA))),
+    _claim("convex", "Section 2.5", f"β {LESS} {WHERE_FITTED}", CONVEX, where_it_fits(slower(BETA))),
     _claim(
         "convex-distance",
         "Section 2.5",
-        f"the distance {LESS} {FITTED}, by {CLEARLY}",
+        f"the distance {LESS} {WHERE_FITTED}, by {CLEARLY}",
         CONVEX,
         where_it_fits(APART),
     ),
