@@ -241,6 +241,10 @@ say(
 # model's features expanded to as many as the largest has; fewer and more labels; test sentences that no probe was fitted to;
 # fine-tuning; and untrained models. They are shown beside the main comparison; none is subtracted from it.
 #
+# **Is it this language?** The recorded runs have a second one: sentences that SmolLM2-135M writes, a pre-trained language model
+# ([Protocol](protocol.md)). There the task is to predict the next word. All labels are sampled, and the models stay far from the
+# best possible loss.
+#
 # **Is it this KL or this learning rate?** The same two sizes are also compared at larger KLs, with label noise, and at other
 # learning rates (the peak rates are 0.005 and 0.00125). If the main verdict is
 # *supported* or *against* and one of these leads to the opposite, the verdict says so.

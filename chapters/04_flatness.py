@@ -139,7 +139,8 @@ render(pd.DataFrame.from_dict(parts, "index", columns=["trace", "error"]).rename
 # ## Are larger models flatter? (Figure 5)
 #
 # The paper predicts that at equal KL the trace falls with size. The learning rate moves the trace as well, so every size
-# is trained at two.
+# is trained at two on the grammar. The recorded runs have a second language, sentences that a pre-trained language model writes
+# ([Protocol](protocol.md)), with one rate.
 
 # %% mystnb={"figure": {"caption": "Fisher trace against KL: one line per size and peak learning rate, one point per complete training run, means over replicates. Solid: the main rate; dotted: a quarter of it. Recorded runs.", "name": "fig-trace-kl"}, "image": {"alt": "Fisher trace against KL, one line per size, solid and dotted for two learning rates."}}
 from sameloss.studies.same_loss import figures, tables

@@ -8,6 +8,7 @@ NAMES = {
     "span4": "task B",  # in sentences of eight tokens
     "span2": "task B",  # of four
     "span8": "task C",
+    "next": "next word",
     "adamw": "AdamW",
     "adversarial": "adversary",
     "sgd-noise": "label noise",

@@ -13,6 +13,7 @@ from matplotlib.ticker import NullFormatter
 from sameloss.studies.drawing import KL_LABEL, MARKERS, Style, plain_log_axis
 from sameloss.studies.names import display_name
 from sameloss.studies.same_loss.claims import EXPANDED, RATIO
+from sameloss.studies.same_loss.experiment import LADDER, LSTMS
 from sameloss.studies.same_loss.tables import checkpoints, main_descents, main_lr, model_name, row_name
 
 if TYPE_CHECKING:
@@ -24,10 +25,17 @@ TRACE = "Fisher trace"
 
 
 def _styles(table: pd.DataFrame) -> dict[Any, Style]:
-    """Label, colour and marker of each model, smallest first."""
-    models = table[table.model != "none"].drop_duplicates("model").sort_values("parameters").model
-    looks = zip(models, sns.color_palette("viridis", len(models) + 1), itertools.cycle(MARKERS), strict=False)
-    return {m: {"label": model_name(m), "color": c, "marker": marker, "lw": 1.3} for m, c, marker in looks}
+    """Label, colour and marker of each model, smallest first; a recorded size has the same everywhere."""
+    models = table[table.model != "none"].drop_duplicates("model").sort_values("parameters").model.tolist()
+    recorded = {"viridis": list(LADDER), "flare": list(LSTMS)}
+    palettes = recorded if {*models} <= {*LADDER, *LSTMS} else {"viridis": models}
+    colours = {
+        model: colour
+        for palette, names in palettes.items()
+        for model, colour in zip(names, sns.color_palette(palette, len(names) + 1), strict=False)
+    }
+    markers = dict(zip(colours, itertools.cycle(MARKERS), strict=False))
+    return {m: {"label": model_name(m), "color": colours[m], "marker": markers[m], "lw": 1.3} for m in models}
 
 
 def _kl_axis(ax: Axes, kls: pd.Series, **labels: str) -> Axes:

@@ -48,7 +48,7 @@ PAGES = {
 """Which page asks which questions."""
 
 LANGUAGES = {"grammar": "grammar", "hmm": "hidden Markov model", "opt": "OPT stand-in"}
-LANGUAGES["pretrained"] = "pre-trained language model"
+LANGUAGES["pretrained"] = "text of a language model"
 
 
 def model_name(name: str) -> str:
@@ -528,16 +528,18 @@ def trace_finding(answers: pd.DataFrame, table: pd.DataFrame, control: str = "")
 
 
 def correlation_finding(answers: pd.DataFrame) -> str:
-    """Return how accuracy goes with the trace across sizes."""
+    """Return how accuracy goes with the trace across sizes, on each language."""
     rows = answers[(answers.question == "flatness as a cause") & answers["mean"].notna()]
-    slopes, fits = (rows[rows.row == f"between sizes{more}"]["mean"] for more in ("", ", r²"))
+    slopes, fits = (
+        rows[rows.row == f"between sizes{more}"].set_index("language")["mean"] for more in ("", ", r²")
+    )
     if slopes.empty:
         return "These runs have too few sizes for a correlation."
-    verb = "rises" if slopes.iloc[0] > 0 else "falls"
-    return (
-        f"Across sizes, accuracy {verb} by {abs(slopes.iloc[0]):.1f} points for each e-fold fall in the "
-        f"trace (mean r² within a draw: {fits.iloc[0]:.2f})."
-    )
+    effects = [
+        f"{slope:+.1f} points on the {LANGUAGES[str(language)]} (mean r² within a draw: {fits[language]:.2f})"
+        for language, slope in slopes.items()
+    ]
+    return f"Across sizes, accuracy changes with each e-fold fall in the trace by {' and '.join(effects)}."
 
 
 def algorithm_finding(
