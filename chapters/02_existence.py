@@ -300,8 +300,8 @@ told = (
     "Difference in accuracy between the largest and the smallest model: the main comparison, and five others."
 )
 glue("figure-size", drawing.picture(ax.figure, told), display=False)
-others = front[front.row.isin(["features as they are", "untrained"])]
-others = zip(others.row, others.apply(tables.effect_in_words, axis=1), strict=True)
+others = front[front.row.isin(["main", "features as they are", "fine-tuned", "untrained"])]
+others = zip(others.apply(tables.row_name, axis=1), others.apply(tables.effect_in_words, axis=1), strict=True)
 glue("effects-size", "; ".join(f"{name}: {effect}" for name, effect in others), display=False)
 
 # %% [markdown]

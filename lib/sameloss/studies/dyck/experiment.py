@@ -148,13 +148,16 @@ def dyck_features(settings: DyckConfig, report: Report) -> pd.DataFrame:
         for seed in range(s.feature_seeds):
             best = theory.random_feature_solution(inputs, width, generator)
             proofs = best._replace(head=theory.constructed_head(best))
+            found = measured(best, inputs)
             rows.append(
                 {
                     "width": width,
                     "seed": seed,
-                    **measured(best, inputs),
+                    "loss": found["loss"],
                     "norm": float(best.head.square().sum()),
                     "least_norm": theory.least_norm(theory.run(best, inputs).features),
+                    "trace": found["trace"],
+                    "ratio": found["ratio"],
                     "cancellation": theory.cancellation(best, inputs),
                     "error_own": float(theory.run(best, downstream).loss),
                     "error_few": _error_after(best, downstream, s.few, generator),
@@ -198,9 +201,12 @@ def trained(
     """Loss, 2 E‖∇f‖² (of Q and K: `attention`) and downstream errors of a trained model."""
     parts, below = theory.trace_parts(model, inputs), theory.run(model, downstream)
     refitted = theory.smallest_head(below.features, downstream.target)
+    found = measured(model, inputs)
     return {
-        **measured(model, inputs),
+        "loss": found["loss"],
+        "trace": found["trace"],
         "attention": float(parts["query"] + parts["key"]),
+        "ratio": found["ratio"],
         "error_all": float(theory.head_loss(below.features, refitted, downstream.target)),
         "error_few": _error_after(model, downstream, few, generator),
         "error_own": float(below.loss),

@@ -345,7 +345,7 @@ def _no_better_than_tokens(m: Measurements) -> str | None:
     ends = [m.end(name, ACCURACY) for name in m.family]
     best = max(ends, key=lambda end: float(end.mean()))
     lead = paired((best - m.value(BASELINE, TOKENS)).dropna().to_numpy())
-    return "no trained model's lead over one-hot tokens is significant" if lead.low <= 0 else None
+    return "no trained model reads significantly more than one-hot tokens do" if lead.low <= 0 else None
 
 
 # The questions.

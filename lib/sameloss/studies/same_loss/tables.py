@@ -246,10 +246,12 @@ def chance_in_words(answers: pd.DataFrame) -> str:
     none = (judged.unit == RATIO).astype(float)  # a ratio of one
     beyond = (judged.low > none) | (judged.high < none)
     main = judged.row == "main"
+    aside = (beyond & main & (judged.direction == "not testable")).sum()
+    but = f" ({aside} of them not testable for another reason)" if aside else ""
     return (
-        f"Of {main.sum()} main comparisons with an interval {(beyond & main).sum()} exclude zero effect, in "
-        f"either direction; with controls, {beyond.sum()} of {len(judged)}, of which chance alone would make "
-        f"about {0.05 * len(judged):.0f}. Rows that share models are not independent."
+        f"Of {main.sum()} main comparisons with an interval {(beyond & main).sum()} exclude zero effect{but} "
+        f"in either direction; with controls, {beyond.sum()} of {len(judged)}, of which chance alone would "
+        f"make about {0.05 * len(judged):.0f}. Rows that share models are not independent."
     )
 
 
