@@ -12,7 +12,7 @@ import pandas as pd
 from sameloss import studies
 from sameloss.errors import ParameterError
 from sameloss.store.store import Run
-from sameloss.studies.page import Page, PageSpec, Study
+from sameloss.studies.page import LAST, Page, PageSpec, Study
 from sameloss.studies.parameters import MAX_HOURS, Config, Parameter
 
 
@@ -74,7 +74,7 @@ PRESETS = {name: Config(name) for name in MAX_HOURS}
 
 STUDY = Study(
     PRESETS,
-    {name: PageSpec(BookPage, "preset max_hours workers device artifacts") for name in ("verdicts", "costs")},
+    {name: PageSpec(BookPage, f"preset {LAST}") for name in ("verdicts", "costs")},
     parameters={
         "preset": Parameter(f"auto, {', '.join(PRESETS)}", default="auto", choices=("auto", *PRESETS))
     },

@@ -218,4 +218,5 @@ def weights_name(step: int) -> str:
 
 
 def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Write a safetensors file atomically, from tensors of any device and layout."""
     write_atomically(path, save({name: value.cpu().contiguous() for name, value in tensors.items()}))

@@ -513,6 +513,7 @@ def _padded(sentences: Sentences) -> torch.Tensor:
 
 
 def row(quantity: str, value: float, error: float = 0.0, task: str = "", reading: str = "") -> Row:
+    """Return a row of `COLUMNS` without those of the model; readings name what a probe has read."""
     return {"quantity": quantity, "task": task, "reading": reading, "value": value, "standard_error": error}
 
 

@@ -13,7 +13,7 @@ from sameloss.errors import LanguageError, ParameterError
 from sameloss.languages import LanguageSpec
 from sameloss.languages.pretrained import HubTeacherSpec
 from sameloss.store.store import Run
-from sameloss.studies.page import Page, PageSpec, Study
+from sameloss.studies.page import LAST, Page, PageSpec, Study
 from sameloss.studies.parameters import OF_EVERY_PAGE, Parameter
 from sameloss.studies.recorded import recorded
 from sameloss.studies.same_loss.claims import answers
@@ -249,18 +249,18 @@ PARAMETERS = {
     "opt_corpus": Parameter("text for token frequencies; None: WikiText-2; of a folder, none", str | None),
 }
 
-_GRAMMAR, _HERE = "grammar length_limit", "max_hours workers device artifacts"
+_GRAMMAR = "grammar length_limit"
 _TRAINED = "micro_batch max_hours workers processes device artifacts"
 _OPT = "opt opt_corpus"
 _MODELS = f"preset language size seeds steps labels probe_seeds trace_sentences {_GRAMMAR} {_OPT} {_TRAINED}"
 _ALGORITHMS = f"preset language size seeds steps probe_seeds {_OPT} {_TRAINED}"
 
 SPECS: dict[str, PageSpec[Experiment]] = {
-    "01_introduction": PageSpec(ExperimentPage, f"preset {_HERE}"),
+    "01_introduction": PageSpec(ExperimentPage, f"preset {LAST}"),
     "02_existence": PageSpec(ExperimentPage, _MODELS),
     "04_flatness": PageSpec(ExperimentPage, _MODELS),
-    "a1_datasets": PageSpec(ExperimentPage, f"preset sentences {_GRAMMAR} {_OPT} glue {_HERE}"),
-    "a2_conditionals": PageSpec(ExperimentPage, f"preset sentences {_GRAMMAR} {_HERE}", {"sentences": 2000}),
+    "a1_datasets": PageSpec(ExperimentPage, f"preset sentences {_GRAMMAR} {_OPT} glue {LAST}"),
+    "a2_conditionals": PageSpec(ExperimentPage, f"preset sentences {_GRAMMAR} {LAST}", {"sentences": 2000}),
     "a3_models": PageSpec(ExperimentPage, f"preset size seeds steps {_TRAINED}"),
     "a4_algorithms": PageSpec(ExperimentPage, _ALGORITHMS),
     "b1_trace": PageSpec(ExperimentPage, f"preset size steps {_GRAMMAR} {_TRAINED}"),
