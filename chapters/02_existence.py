@@ -16,8 +16,8 @@
 # lookup table of the true conditionals, whose loss is optimal, is worse than trained models.
 #
 # **What you will see**: models of several sizes, trained on languages whose lowest possible loss is known exactly and
-# compared at the same KL and the same learning rate; how much of their difference remains when all probes read the same number
-# of features; and what more steps do at constant loss. The comparisons, and what counts for or against the paper, were
+# compared at equal KL and learning rate; how much of their difference remains when all probes read the same number
+# of features; and what more steps do at equal KL. The comparisons, and what counts for or against the paper, were
 # fixed before the runs: [Protocol](protocol.md).
 
 # %% tags=["parameters"]
@@ -257,7 +257,7 @@ say(
 # compared as they are or *cooled*, that is, after a short training on exact conditionals that takes the noise out of their
 # loss; steps are then those of cooling.
 
-# %% mystnb={"figure": {"caption": "Accuracy of the largest model minus that of the smallest, at the same KL, with 95 % intervals over replicates: the main comparison (whose interval is widened by Holm's correction), then other readings of the same two models, and untrained models. Recorded runs.", "name": "fig-size-controls"}, "image": {"alt": "Intervals of the size effect, one row per way of reading the models."}}
+# %% mystnb={"figure": {"caption": "Accuracy of the largest model minus that of the smallest, at equal KL, with 95 % intervals over replicates: the main comparison (whose interval is widened by Holm's correction), then other readings of the same two models, and untrained models. Dashed: no effect; dotted: the published effect. Recorded runs.", "name": "fig-size-controls"}, "image": {"alt": "Intervals of the size effect, one row per way of reading the models."}}
 from sameloss.studies.same_loss.claims import POINTS
 from sameloss.studies.same_loss.pages import recorded_answers, recorded_measurements
 

@@ -162,7 +162,7 @@ for ax in axes:
 # wider model can look sharper because of its rate alone. We therefore compare sizes at the same rate, and show the effect of
 # the rate beside it.
 
-# %% mystnb={"figure": {"caption": "Trace of the smallest model divided by that of the largest, at the same KL, with 95 % intervals over replicates (that of the main comparison is widened by Holm's correction); cooled models are compared at the KLs that they reach. Above one, the larger model is flatter. Green: supports the paper; red: against it; grey: undecided. Recorded runs.", "name": "fig-trace-size"}, "image": {"alt": "Intervals of the ratio of traces, one row per comparison."}}
+# %% mystnb={"figure": {"caption": "Trace of the smallest model divided by that of the largest, at equal KL, with 95 % intervals over replicates (that of the main comparison is widened by Holm's correction); cooled models are compared at the KLs that they reach. Above one, the larger model is flatter. Green: supports the paper; red: against it; grey: undecided. Recorded runs.", "name": "fig-trace-size"}, "image": {"alt": "Intervals of the ratio of traces, one row per comparison."}}
 finding(tables.trace_finding(answers, record, "rate falls as 1 / d"))
 of_size = answers[(answers.question == "flatness by size") & (answers.unit == RATIO)]
 groups = dict(list(of_size.groupby("language", sort=False)))

@@ -154,7 +154,7 @@ render(tables.control_table(answers, "flatness by adversary"), decimals=4)
 # **Predictions of each account**, written down before the runs:
 #
 # - *The paper's* (Theorem 3.3, Section 4): label noise lowers the trace; at equal KL the flatter model is more accurate, so
-#   accuracy increases by some points per e-fold decrease of the trace, and sharpened models are less accurate than
+#   accuracy increases by some points per e-fold (2.7-fold) drop in the trace, and sharpened models are less accurate than
 #   untreated ones.
 # - *The loss alone*: at equal KL, accuracy does not depend on the trace; the slope is zero.
 # - *A confounded correlation*: flatness and accuracy are correlated across sizes and algorithms because both depend on

@@ -106,7 +106,7 @@ _ = figures.effects(rows, ax)
 say(tables.answer_in_words(answers, asked))
 
 # %% [markdown]
-# The accuracy that each regulariser gains over AdamW, at the same KLs:
+# The accuracy that each regulariser gains over AdamW, at equal KL:
 
 # %%
 render(tables.control_table(answers, "accuracy by regularisers"), decimals=4)

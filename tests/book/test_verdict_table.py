@@ -109,14 +109,18 @@ def test_a_sentence_of_one_source_does_not_name_it(evidence):
 
 def test_answers_lead_to_their_chapters():
     about = {"question": "Is larger <is> better?", "page": "02_a", "language": "grammar"}
+    open_ = {"effect": "0.5", "published": "–", "direction": "not testable", "size": "no room"}
     rows = [
         about | {"effect": "+3.0 points", "published": "+4.6", "direction": "supported", "size": "smaller"},
-        about | {"effect": "0.5", "published": "–", "direction": "not testable", "size": "no room"},
+        about | {"language": "<hmm>"} | open_,
+        about | {"question": "Are longer ones?", "language": "<hmm>"} | open_,
     ]
     html = findings(pd.DataFrame(rows), "chapters/")
-    assert [words(row) for row in rows_of(html)[1:]] == [
-        "Is larger &lt;is&gt; better? ✓ supported , smaller grammar: +3.0 points; the paper: +4.6",
-        "Is larger &lt;is&gt; better? – not testable , no room grammar: 0.5",
+    assert [words(row) for row in rows_of(html)] == [
+        "question grammar &lt;hmm&gt;",
+        "Is larger &lt;is&gt; better? ✓ supported : smaller +3.0 points; the paper: +4.6 "
+        "– not testable : no room 0.5",
+        "Are longer ones? – – not testable : no room 0.5",
     ]
     assert 'href="chapters/02_a.html"' in html
 

@@ -184,22 +184,27 @@ def _row(row: Any, rows: pd.DataFrame, scale: Scale, sources: Sequence[Any], hom
 
 
 def findings(answers: pd.DataFrame, folder: str = "") -> str:
-    """Table of findings: question, badge, effect and language.
+    """Table of findings: one row per question, and a column per language with badge and effect.
 
     Args:
         answers: `question`, `page`, `language`, `direction`, `size`, `effect` and `published`.
         folder: relative path to the chapters, such as `chapters/`.
 
     """
+    languages = list(dict.fromkeys(answers.language))
     rows = []
-    for row in answers.itertuples():
-        published = "" if row.published == "–" else f"; the paper: {row.published}"
-        link = f'<a href="{folder}{row.page}.html">{escape(row.question)}</a>'
-        why = escape(f", {row.size}" if row.size else "")
-        effect = f"<small>{escape(f'{row.language}: {row.effect}{published}')}</small>"
-        rows.append(f'<tr><th scope="row">{link}</th><td>{badge(row.direction)}{why} {effect}</td></tr>')
-    head = '<thead><tr><th scope="col">question</th><th scope="col">answer</th></tr></thead>'
-    return f'<table class="dataframe findings">{head}<tbody>{"".join(rows)}</tbody></table>'
+    for (question, page), asked in answers.groupby(["question", "page"], sort=False):
+        cells = dict.fromkeys(languages, "–")
+        for row in asked.itertuples():
+            published = "" if row.published == "–" else f"; the paper: {row.published}"
+            why = escape(f": {row.size}" if row.size else "")
+            effect = f"<small>{escape(row.effect + published)}</small>"
+            cells[row.language] = f"{badge(row.direction)}{why} {effect}"
+        link = f'<a href="{folder}{page}.html">{escape(question)}</a>'
+        rows.append(f'<tr><th scope="row">{link}</th><td>{"</td><td>".join(cells.values())}</td></tr>')
+    heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in ["question", *languages])
+    start = f'<table class="dataframe findings"><thead><tr>{heads}</tr></thead>'
+    return f"{start}<tbody>{''.join(rows)}</tbody></table>"
 
 
 def paragraphs(text: str) -> str:

@@ -145,11 +145,17 @@ def test_a_worse_large_model_speaks_against():
 
 def test_a_conclusion_says_what_was_found_and_what_was_not():
     found, sure = conclusion(answers(planted(size=3.0)), ["size"]).split("\n\n")
-    assert found.startswith("**Found.** Larger models are more accurate at equal KL: +6.")
+    assert found.startswith("**Found.** On the grammar, larger models are more accurate at equal KL: +6.")
     assert sure.startswith("**How sure.** This rests on 8 draws of the grammar. Of ")
-    assert "neither show nor exclude that larger models" in conclusion(answers(planted()), ["size"])
-    assert "not true here that larger models" in conclusion(answers(planted(size=-1.0)), ["size"])
-    assert "cannot tell whether larger models" in conclusion(answers(planted(level=98.0)), ["size"])
+    assert "neither show nor exclude that on the grammar, larger models" in conclusion(
+        answers(planted()), ["size"]
+    )
+    assert "not true here that on the grammar, larger models" in conclusion(
+        answers(planted(size=-1.0)), ["size"]
+    )
+    assert "cannot tell whether on the grammar, larger models" in conclusion(
+        answers(planted(level=98.0)), ["size"]
+    )
     assert conclusion(answers(planted()), ["adversary"]).startswith(
         "**Not testable yet.** There are too few draws so far to say whether an"
     )

@@ -32,7 +32,7 @@ LITTLE_ACCURACY = 2.0
 MOST_ADVERSARIAL_KL = 2.0
 """An adversary's models count as having AdamW's loss up to this multiple of AdamW's final KL."""
 
-ONE_DRAW = "there are fewer than two replicates"
+ONE_DRAW = "only one draw so far"
 """Why an effect of a single replicate is not testable."""
 
 POINTS, LOG_ODDS, RATIO, SLOPE = "points", "log-odds a doubling", "ratio", "points a factor e"
@@ -457,7 +457,7 @@ UNTREATED, NOISE, REWARD = (
 
 
 def _flatness_as_a_cause(m: Measurements) -> Iterator[Row]:
-    """Accuracy gained per e-fold fall in the trace of one treated model, at one KL."""
+    """Accuracy gained per e-fold drop in the trace of one treated model, at one KL."""
     cooled = m.table[m.table.stage.str.startswith("cooled: ")]
     slopes: list[pd.Series] = []
     reasons: list[str] = []

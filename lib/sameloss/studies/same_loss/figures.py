@@ -116,9 +116,15 @@ def by_algorithm(table: pd.DataFrame, quantity: str, ax: Axes) -> Axes:
 COLOURS = {"supported": "#1b7837", "against": "#b2182b", "unclear": "0.35", "not testable": "0.7"}
 """Colours of intervals, by verdict."""
 
+PAPER = "#8250df"
+"""Colour of the published effect, as in the tables of verdicts."""
+
 
 def effects(rows: pd.DataFrame, ax: Axes, title: str = "") -> Axes:
-    """Draw effects with their intervals, one below the other; the dashed line is no effect."""
+    """Draw effects with their intervals, one below the other.
+
+    The dashed line is no effect, the dotted one the published effect, if there is one.
+    """
     ratio = (rows.unit == RATIO).all()
     for i, row in enumerate(rows.itertuples()):
         ends = [[row.mean - row.low], [row.high - row.mean]]
@@ -127,8 +133,11 @@ def effects(rows: pd.DataFrame, ax: Axes, title: str = "") -> Axes:
     if isinstance(ax.figure, Figure):
         ax.figure.set_figheight(max(ax.figure.get_figheight(), 0.8 + 0.24 * len(rows)))
     ax.axvline(1.0 if ratio else 0.0, color="0.35", ls="--", lw=1)
+    for published in rows[rows.row == "main"].published.dropna():
+        ax.axvline(published, color=PAPER, ls=":", lw=1.5)
+        ax.text(published, 0.6, "the paper", color=PAPER, ha="center", fontsize="small")
     ax.set(title=title, xlabel="ratio of traces" if ratio else "points of accuracy")
-    ax.set_ylim(0.5 - len(rows), 0.5)
+    ax.set_ylim(0.5 - len(rows), 1.1 if rows.published.notna().any() else 0.5)
     if ratio:
         ax.set_xscale("log")
         plain_log_axis(ax.xaxis, pd.concat([rows.low, rows.high, pd.Series([1.0])]).dropna())

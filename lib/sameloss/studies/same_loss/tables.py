@@ -22,15 +22,15 @@ from sameloss.studies.same_loss.claims import (
 )
 
 QUESTIONS = {
-    "size": "At the same loss, are larger models better?",
-    "steps": "Once the loss has converged, do more steps make models better?",
-    "flatness by size": "At the same loss, are larger models flatter?",
-    "flatness by steps": "Once the loss has converged, do more steps make models flatter?",
+    "size": "At equal KL, are larger models better?",
+    "steps": "At equal KL, do more steps make models better?",
+    "flatness by size": "At equal KL, are larger models flatter?",
+    "flatness by steps": "At equal KL, do more steps make models flatter?",
     "flatness by rate": "What does the learning rate alone do to the trace?",
-    "flatness as a cause": "At the same loss, is a model that is made flatter more accurate?",
+    "flatness as a cause": "At equal KL, is a model that is made flatter more accurate?",
     "lookup": "Is a lookup table, whose loss is optimal, worse than every trained model?",
-    "adversary": "At the same loss, is an adversary's model worse?",
-    "flatness by adversary": "At the same loss, is an adversary's model sharper?",
+    "adversary": "At equal KL, is an adversary's model worse?",
+    "flatness by adversary": "At equal KL, is an adversary's model sharper?",
     "flatness by regularisers": "Does SAM find flatter models?",
     "accuracy by regularisers": "Does SAM find more accurate models?",
     "mask rate": "Does a mask rate of 15 % change accuracy by little?",
@@ -101,7 +101,7 @@ def main_descents(table: pd.DataFrame, reading: str = EXPANDED) -> pd.DataFrame:
 UNITS = {
     RATIO: "times",
     LOG_ODDS: "log-odds per doubling",
-    SLOPE: "points per e-fold drop in trace",
+    SLOPE: "points per e-fold (2.7-fold) drop in trace",
     RATE_SLOPE: "log trace per log rate",
 }
 """Units as readers see them; the rest keep their names."""
@@ -349,9 +349,9 @@ def predictor_table(table: pd.DataFrame) -> pd.DataFrame:
 
 STATEMENTS = {
     "size": "larger models are more accurate at equal KL",
-    "steps": "more steps at constant loss make models more accurate",
+    "steps": "more steps at equal KL make models more accurate",
     "flatness by size": "larger models are flatter at equal KL and learning rate",
-    "flatness by steps": "more steps at constant loss make models flatter",
+    "flatness by steps": "more steps at equal KL make models flatter",
     "flatness as a cause": "a model that is made flatter becomes more accurate",
     "lookup": "every trained model is more accurate than the lookup table, whose loss is optimal",
     "adversary": "an adversary's model is less accurate at equal KL",
@@ -381,8 +381,16 @@ def conclusion(answers: pd.DataFrame, questions: Iterable[str]) -> str:
     for question in questions:
         rows = asked[asked.question == question]
         for direction, alike in rows.groupby("direction", sort=False):
-            effects = [_effect_with_conditions(row) for _, row in alike.iterrows()]
-            said[str(direction)].append(f"{STATEMENTS[question]}: {'; '.join(effects)}")
+            effects = {
+                f"on the {LANGUAGES[row.language]}": _effect_with_conditions(row)
+                for _, row in alike.iterrows()
+            }
+            if len(effects) == 1:
+                ((place, effect),) = effects.items()
+                said[str(direction)].append(f"{place}, {STATEMENTS[question]}: {effect}")
+            else:
+                words = "; ".join(f"{place} {effect}" for place, effect in effects.items())
+                said[str(direction)].append(f"{STATEMENTS[question]}: {words}")
         said["missing"] += [STATEMENTS[question]] if rows.empty else []
     paragraphs = []
     for direction, (label, beginning, conjunction) in BEGINNINGS.items():
@@ -400,8 +408,8 @@ def conclusion(answers: pd.DataFrame, questions: Iterable[str]) -> str:
 
 
 def _effect_with_conditions(row: pd.Series) -> str:
-    """Return an effect with its language, why it cannot be judged, and where the opposite holds."""
-    words = f"{effect_in_words(row)} on the {LANGUAGES[row.language]}"
+    """Return an effect, why it cannot be judged, and where the opposite holds."""
+    words = effect_in_words(row)
     words += f", because {row.reason}" if isinstance(row.reason, str) else ""
     return words + (f", but {conditions_in_words(row.note)}" if isinstance(row.note, str) else "")
 
@@ -483,7 +491,7 @@ def size_finding(answers: pd.DataFrame, control: str = "") -> str:
 
 
 def steps_finding(answers: pd.DataFrame, table: pd.DataFrame) -> str:
-    """Return what more steps at constant loss do to trace and accuracy, as far as both were asked."""
+    """Return what more steps at equal KL do to trace and accuracy, as far as both were asked."""
     flatter, better = (main_answer(answers, question) for question in ("flatness by steps", "steps"))
     effects = []
     if flatter is not None:
@@ -541,7 +549,8 @@ def correlation_finding(answers: pd.DataFrame) -> str:
         f"{slope:+.1f} points on the {LANGUAGES[str(language)]} (mean r² within a draw: {fits[language]:.2f})"
         for language, slope in slopes.items()
     ]
-    return f"Across sizes, accuracy changes with each e-fold fall in the trace by {' and '.join(effects)}."
+    changes = " and ".join(effects)
+    return f"Across sizes, accuracy changes with each e-fold (2.7-fold) drop in the trace by {changes}."
 
 
 def algorithm_finding(
@@ -582,8 +591,8 @@ def treatment_finding(answers: pd.DataFrame) -> str:
         return "These runs have no model that was made flatter or sharper."
     most = float(np.exp(np.log(ratios).abs().max()))
     return (
-        f"Treatments change the trace up to {most:.1f}-fold; each e-fold fall of it changes accuracy by "
-        f"{main['mean']:+z.1f} points{_doubt(main)}."
+        f"Treatments change the trace up to {most:.1f}-fold; each e-fold (2.7-fold) drop of it changes "
+        f"accuracy by {main['mean']:+z.1f} points{_doubt(main)}."
     )
 
 
