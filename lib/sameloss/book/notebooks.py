@@ -51,6 +51,7 @@ def notebooks() -> list[Path]:
 
 
 def code_cells(notebook: nbformat.NotebookNode) -> Iterator[nbformat.NotebookNode]:
+    """Code cells in order."""
     return (cell for cell in notebook.cells if cell.cell_type == "code")
 
 

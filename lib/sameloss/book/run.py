@@ -96,6 +96,7 @@ def show(*values: Any, raw: bool = False, **_: Any) -> None:
 
 
 def main() -> None:
+    """Run a chapter on the command line."""
     parser = argparse.ArgumentParser(prog="python -m sameloss.book.run", description=__doc__)
     parser.add_argument("chapter", type=Path)
     parser.add_argument("-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"))

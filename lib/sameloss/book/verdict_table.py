@@ -99,6 +99,7 @@ LOOKS: dict[str, tuple[str, str]] = {
 
 
 def badge(verdict: str) -> str:
+    """HTML of a verdict with its icon and colour."""
     kind, icon = LOOKS[verdict]
     return f'<span class="badge-verdict {kind}"><span aria-hidden="true">{icon}</span> {verdict}</span>'
 

@@ -42,6 +42,7 @@ def training_bytes(run: Training) -> float:
 
 
 def parameters_of(run: Training) -> int:
+    """Number of parameters of the model that a run trains."""
     return run.shape.parameter_count(run.corpus.language.words, run.corpus.language.max_length)
 
 

@@ -6,8 +6,9 @@ import pytest
 
 from sameloss import hub
 from sameloss.errors import LanguageError, ParameterError
+from sameloss.store.store import Store
 from sameloss.studies.same_loss.experiment import PRESETS, STAND_IN
-from sameloss.studies.same_loss.pages import STUDY, preset_of
+from sameloss.studies.same_loss.pages import STUDY, RecordPage, preset_of
 
 
 @pytest.fixture(autouse=True)
@@ -142,3 +143,19 @@ def test_a_look_at_the_largest_model_is_said_to_be_unsaturated():
     page = STUDY.open("04_flatness", {"preset": "gpu-hour", "size": "235M"})
     assert page.about == "preset gpu-hour (too few steps to saturate), grammar: 235M"
     assert STUDY.open("04_flatness", {"preset": "gpu", "size": "41M"}).about == "preset gpu, grammar: 41M"
+
+
+def test_a_record_grows_by_main_comparisons_before_all_others(tmp_path, monkeypatch):
+    page = RecordPage("verdicts", PRESETS["workstation"], Store(tmp_path))
+    parts = page.parts()
+    later = [name.endswith("treatments and other algorithms") for name in parts]
+    assert later == sorted(later)
+    runs = [run for part in parts.values() for run in part]
+    assert len(runs) == len(set(runs))
+    assert set(runs) == {run for draw in page.config.replicates() for run in draw.runs()}
+    main, others = (parts[f"grammar, draw 4{more}"] for more in ("", ": treatments and other algorithms"))
+    for done in ([], main[1:], main, main + others[1:], main + others):
+        monkeypatch.setattr(Store, "has", lambda _, run, done=set(done): run in done)
+        expected = [] if len(done) < len(main) else main if len(done) < len(main + others) else main + others
+        assert set(page.runs()) == set(expected)
+        assert page.seeds == bool(expected)

@@ -47,6 +47,7 @@ def flat_parameters(model: nn.Module) -> Float[Tensor, " parameter"]:
 
 
 def flattened(parameters: Parameters) -> Float[Tensor, " parameter"]:
+    """All parameters in one vector, in the order of the mapping."""
     return torch.cat([value.flatten() for value in parameters.values()])
 
 

@@ -51,6 +51,7 @@ def _drops(module: nn.Module) -> bool:
 
 
 def dropout_fault() -> ModelError:
+    """Error of a model whose dropout is active."""
     return ModelError("The model drops units at random; call model.eval() before measuring it.")
 
 

@@ -108,11 +108,13 @@ class GrowthBase(Pretraining):
 
 
 def write_moments(moments: Mapping[str, Moments], folder: Path) -> None:
+    """Save AdamW's moments by parameter."""
     fields = {f"{name}/{field}": v for name, own in moments.items() for field, v in own._asdict().items()}
     save_tensors(fields, folder / MOMENTS)
 
 
 def read_moments(folder: Path) -> dict[str, Moments]:
+    """Load what `write_moments` saved."""
     tensors = load_file(folder / MOMENTS)
     names = dict.fromkeys(name.rpartition("/")[0] for name in tensors)
     return {name: Moments(*(tensors[f"{name}/{field}"] for field in Moments._fields)) for name in names}

@@ -92,22 +92,33 @@ class ExperimentPage(Page[Experiment]):
 
 
 class RecordPage(ExperimentPage):
-    """The record of Part I: all comparisons, in parts of one replicate."""
+    """The record of Part I, which grows by parts of one draw: main comparisons, then all of them."""
+
+    def _draws(self) -> list[list[Replicate]]:
+        """Return each draw without and with treatments and other algorithms."""
+        main = replace(self.config, algorithms=(), treated_models=())
+        return [list(pair) for pair in zip(main.replicates(), self.config.replicates(), strict=True)]
 
     def finished(self) -> list[Replicate]:
-        """Return the replicates whose measurements are all in the store."""
-        return [r for r in self.config.replicates() if all(map(self.store.has, r.runs()))]
+        """Return the draws whose main comparisons are all in the store, with the others if these are, too."""
+        done = [[r for r in draw if all(map(self.store.has, r.runs()))] for draw in self._draws()]
+        return [draw[-1] for draw in done if draw]
 
     def parts(self) -> dict[str, list[Run]]:
-        return {f"{r.setup.name}, draw {r.seed}": r.runs() for r in self.config.replicates()}
+        first, last = {}, {}
+        for main, whole in self._draws():
+            name, runs = f"{main.setup.name}, draw {main.seed}", dict.fromkeys(main.runs())
+            first[name] = list(runs)
+            last[f"{name}: treatments and other algorithms"] = [r for r in whole.runs() if r not in runs]
+        return first | {name: runs for name, runs in last.items() if runs}
 
     def runs(self) -> list[Run]:
-        """Return the runs of finished replicates."""
+        """Return the runs of finished parts."""
         return [run for replicate in self.finished() for run in replicate.runs()]
 
     @property
     def seeds(self) -> int:
-        """Number of finished replicates."""
+        """Number of draws whose main comparisons are finished."""
         return len(self.finished())
 
     def tables(self) -> dict[str, pd.DataFrame]:
