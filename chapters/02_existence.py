@@ -106,7 +106,7 @@ from sameloss.studies.same_loss.experiment import ProbeData, Replicate
 replicate: Replicate = page.replicate
 language = replicate.language.build()  # a draw of the grammar
 size = replicate.models[0]  # the smallest model
-training = replicate.main(size)  # AdamW on the exact conditionals
+training = replicate.longest_descent(size)  # AdamW on the exact conditionals
 model = page.store.complete.get(training).last()  # trained once, then read
 sentences, conditionals = page.store.get(replicate.held_out)
 kl = divergences(model, sentences, conditionals).mean()
@@ -257,25 +257,24 @@ say(
 # compared as they are or *cooled*, that is, after a short training on exact conditionals that takes the noise out of their
 # loss; steps are then those of cooling.
 
-# %% mystnb={"figure": {"caption": "Accuracy of the largest model minus that of the smallest, at equal KL, with 95 % intervals over replicates: the main comparison (whose interval is widened by Holm's correction), then other readings of the same two models, and untrained models. Dashed: no effect; dotted: the published effect. Recorded runs.", "name": "fig-size-controls"}, "image": {"alt": "Intervals of the size effect, one row per way of reading the models."}}
-from sameloss.studies.same_loss.claims import POINTS
-from sameloss.studies.same_loss.pages import recorded_answers, recorded_measurements
+# %%
+measured, answers = page.shown
+say(page.source)
 
-answers = recorded_answers()
+# %% mystnb={"figure": {"caption": "Accuracy of the largest model minus that of the smallest, at equal KL, with 95 % intervals over replicates: the main comparison (whose interval is widened by Holm's correction), then other readings of the same two models, and untrained models. Dashed: no effect; dotted: the published effect.", "name": "fig-size-controls"}, "image": {"alt": "Intervals of the size effect, one row per way of reading the models."}}
+from sameloss.studies.same_loss.claims import POINTS
+
 finding(tables.size_finding(answers, "features as they are"))
 of_size = answers[(answers.question == "size") & (answers.unit == POINTS)]
-groups = dict(list(of_size.groupby("language", sort=False)))
-axes = drawing.panels(len(groups), width=6)
-for (name, rows), ax in zip(groups.items(), axes, strict=True):
-    figures.effects(rows, ax, tables.LANGUAGES[name])
+figures.effects_by_language(of_size)
 
 # %%
 named = ["features as they are", "projected to 96", "halfway to the largest common KL", "untrained"]
-beside = [f"{tables.answer_in_words(answers, 'size')} In other comparisons of the same sizes,"]
+beside = [f"{tables.answer_in_words(answers, 'size')} Other comparisons of the same sizes:\n"]
 for name, rows in of_size[of_size.row.isin(named)].groupby("language", sort=False):
     effects = [f"*{row.row}* {tables.effect_in_words(row)}" for _, row in rows.iterrows()]
-    beside.append(f"on the {tables.LANGUAGES[name]}: {'; '.join(effects)}.")
-say(" ".join(beside))
+    beside.append(f"- {tables.LANGUAGES[name]}: {'; '.join(effects)}.")
+say("\n".join(beside))
 
 # %%
 render(tables.control_table(answers, "size"), decimals=4)
@@ -283,7 +282,12 @@ render(tables.control_table(answers, "size"), decimals=4)
 # %% tags=["remove-cell"]
 from myst_nb import glue
 
-grammar = of_size[of_size.language == "grammar"]
+from sameloss.studies.same_loss.pages import recorded_answers
+
+of_record = recorded_answers()
+grammar = of_record[
+    (of_record.question == "size") & (of_record.unit == POINTS) & (of_record.language == "grammar")
+]
 on_front = [
     "main",
     "other rate",
@@ -312,13 +316,12 @@ glue("effects-size", "; ".join(f"{name}: {effect}" for name, effect in others), 
 # The dashed line (one size) shows the same continuation on exact labels, whose KL keeps falling: so it does not isolate the
 # effect of label noise.
 
-# %% mystnb={"figure": {"caption": "KL (left) and probe accuracy (right) during continued training at a constant rate, means over replicates. Solid: sampled labels; dashed: exact labels. Recorded runs.", "name": "fig-steps"}, "image": {"alt": "Left, KL against steps at a constant rate, nearly level; right, probe accuracy against steps."}}
-record = recorded_measurements()
-finding(tables.steps_finding(answers[answers.question == "steps"], record))
-grammar = record[record.language == "grammar"]
+# %% mystnb={"figure": {"caption": "KL (left) and probe accuracy (right) during continued training at a constant rate, means over replicates. Solid: sampled labels; dashed: exact labels.", "name": "fig-steps"}, "image": {"alt": "Left, KL against steps at a constant rate, nearly level; right, probe accuracy against steps."}}
+finding(tables.steps_finding(answers[answers.question == "steps"], measured))
+first = measured[measured.language == measured.language.iloc[0]]
 left, right = drawing.panels(2, width=4.5)
-figures.along_plateau(grammar, "kl", "KL (nats per masked token)", left)
-figures.along_plateau(grammar, "accuracy", figures.ACCURACY, right)
+figures.along_plateau(first, "kl", "KL (nats per masked token)", left)
+figures.along_plateau(first, "accuracy", figures.ACCURACY, right)
 drawing.label_ends(right)
 
 # %%
@@ -349,7 +352,7 @@ say(tables.conclusion(answers, tables.PAGES["02_existence"]))
 # %% [markdown]
 # ## Comparison with the paper
 #
-# The main comparison for each question, from recorded runs:
+# The main comparison for each question:
 
 # %%
 render(tables.answer_table(answers, tables.PAGES["02_existence"]))

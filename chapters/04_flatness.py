@@ -113,7 +113,7 @@ from sameloss.studies.same_loss.experiment import Replicate
 
 replicate: Replicate = page.replicate
 size = replicate.models[0]
-model = page.store.complete.get(replicate.main(size)).last()
+model = page.store.complete.get(replicate.longest_descent(size)).last()  # with weights, at the end
 masked = held_out_masked(replicate.language.build(), 500, replicate.seed, "trace")
 trace = fisher_trace(model, masked, generator=torch.Generator().manual_seed(0))
 print(f"{size}: trace {trace.total.mean:.1f} ± {trace.total.standard_error:.1f}")
@@ -142,17 +142,19 @@ render(pd.DataFrame.from_dict(parts, "index", columns=["trace", "error"]).rename
 # is trained at two on the grammar. The recorded runs have a second language, sentences that a pre-trained language model writes
 # ([Protocol](protocol.md)), with one rate.
 
-# %% mystnb={"figure": {"caption": "Fisher trace against KL: one line per size and peak learning rate, one point per complete training run, means over replicates. Solid: the main rate; dotted: a quarter of it. Recorded runs.", "name": "fig-trace-kl"}, "image": {"alt": "Fisher trace against KL, one line per size, solid and dotted for two learning rates."}}
+# %%
+measured, answers = page.shown
+say(page.source)
+
+# %% mystnb={"figure": {"caption": "Fisher trace against KL: one line per size and peak learning rate, one point per complete training run. Geometric means over replicates. Solid: the main rate; dotted: the other one.", "name": "fig-trace-kl"}, "image": {"alt": "Fisher trace against KL, one line per size, solid and dotted for two learning rates."}}
+from sameloss.studies import drawing
 from sameloss.studies.same_loss import figures, tables
 from sameloss.studies.same_loss.claims import RATIO
-from sameloss.studies.same_loss.pages import recorded_answers, recorded_measurements
-from sameloss.studies import drawing
 
-record, answers = recorded_measurements(), recorded_answers()
-finding(tables.rate_finding(answers, record))
-recorded_languages = dict(list(record.groupby("language", sort=False)))
-axes = drawing.panels(len(recorded_languages), width=5)
-for (name, own), ax in zip(recorded_languages.items(), axes, strict=True):
+finding(tables.rate_finding(answers, measured))
+languages = dict(list(measured.groupby("language", sort=False)))
+axes = drawing.panels(len(languages), width=5)
+for (name, own), ax in zip(languages.items(), axes, strict=True):
     figures.trace_against_kl(own, ax).set_title(tables.LANGUAGES[name])
 for ax in axes:
     drawing.label_ends(ax)
@@ -162,13 +164,9 @@ for ax in axes:
 # wider model can look sharper because of its rate alone. We therefore compare sizes at the same rate, and show the effect of
 # the rate beside it.
 
-# %% mystnb={"figure": {"caption": "Trace of the smallest model divided by that of the largest, at equal KL, with 95 % intervals over replicates (that of the main comparison is widened by Holm's correction); cooled models are compared at the KLs that they reach. Above one, the larger model is flatter. Green: supports the paper; red: against it; grey: undecided. Recorded runs.", "name": "fig-trace-size"}, "image": {"alt": "Intervals of the ratio of traces, one row per comparison."}}
-finding(tables.trace_finding(answers, record, "rate falls as 1 / d"))
-of_size = answers[(answers.question == "flatness by size") & (answers.unit == RATIO)]
-groups = dict(list(of_size.groupby("language", sort=False)))
-axes = drawing.panels(len(groups), width=6)
-for (name, rows), ax in zip(groups.items(), axes, strict=True):
-    figures.effects(rows, ax, tables.LANGUAGES[name])
+# %% mystnb={"figure": {"caption": "Trace of the smallest model divided by that of the largest, at equal KL, with 95 % intervals over replicates (that of the main comparison is widened by Holm's correction); cooled models are compared at the KLs that they reach. Above one, the larger model is flatter. Green: supports the paper; red: against it; grey: undecided.", "name": "fig-trace-size"}, "image": {"alt": "Intervals of the ratio of traces, one row per comparison."}}
+finding(tables.trace_finding(answers, measured, "rate falls as 1 / d"))
+figures.effects_by_language(answers[(answers.question == "flatness by size") & (answers.unit == RATIO)])
 
 # %%
 say(tables.answer_in_words(answers, "flatness by size"))
@@ -195,12 +193,12 @@ render(tables.control_table(answers, "flatness by rate"), decimals=4)
 # After the longest training we continue at a constant rate (the *plateau*): with sampled labels, whose noise should lower the
 # trace, and, for one size, with exact labels, which have no noise but let the KL fall on.
 
-# %% mystnb={"figure": {"caption": "Fisher trace and KL during continued training at a constant rate, means over replicates. Solid: sampled labels; dashed: exact labels. Recorded runs.", "name": "fig-plateau-trace"}, "image": {"alt": "Fisher trace and KL against steps at a constant rate, one line per size."}}
-finding(tables.steps_finding(answers[answers.question == "flatness by steps"], record))
-grammar = record[record.language == "grammar"]
+# %% mystnb={"figure": {"caption": "Fisher trace and KL during continued training at a constant rate, means over replicates. Solid: sampled labels; dashed: exact labels.", "name": "fig-plateau-trace"}, "image": {"alt": "Fisher trace and KL against steps at a constant rate, one line per size."}}
+finding(tables.steps_finding(answers[answers.question == "flatness by steps"], measured))
+first = measured[measured.language == measured.language.iloc[0]]
 left, right = drawing.panels(2, width=4.5)
-figures.along_plateau(grammar, "trace", figures.TRACE, left)
-figures.along_plateau(grammar, "kl", "KL (nats per masked token)", right)
+figures.along_plateau(first, "trace", figures.TRACE, left)
+figures.along_plateau(first, "kl", "KL (nats per masked token)", right)
 drawing.label_ends(right)
 
 # %%
@@ -216,10 +214,10 @@ render(tables.control_table(answers, "flatness by steps"), decimals=4)
 # Across sizes, anything that grows with size correlates with anything else that does, so we show this correlation but do not
 # judge it. [A.4 Algorithms](a4_algorithms.ipynb) changes the flatness of a single model instead.
 
-# %% mystnb={"figure": {"caption": "Probe accuracy against Fisher trace after the longest training at one rate, one point per replicate. Recorded runs.", "name": "fig-trace-accuracy"}, "image": {"alt": "Scatter plot of probe accuracy against Fisher trace, one colour per size."}}
+# %% mystnb={"figure": {"caption": "Probe accuracy against Fisher trace after the longest training at one rate, one point per replicate.", "name": "fig-trace-accuracy"}, "image": {"alt": "Scatter plot of probe accuracy against Fisher trace, one colour per size."}}
 finding(tables.correlation_finding(answers))
-axes = drawing.panels(len(recorded_languages), width=5)
-for (name, own), ax in zip(recorded_languages.items(), axes, strict=True):
+axes = drawing.panels(len(languages), width=5)
+for (name, own), ax in zip(languages.items(), axes, strict=True):
     figures.accuracy_against_trace(own, ax).set_title(tables.LANGUAGES[name])
 drawing.legend(axes[0])
 
@@ -237,7 +235,7 @@ say(tables.conclusion(answers, tables.PAGES["04_flatness"]))
 #
 # ## Comparison with the paper
 #
-# Recorded runs, judged as in [2 Existence](02_existence.ipynb); the paper predicts ratios above one.
+# Verdicts are judged as in [2 Existence](02_existence.ipynb); the paper predicts ratios above one.
 
 # %%
 render(tables.answer_table(answers, tables.PAGES["04_flatness"]))

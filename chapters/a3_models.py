@@ -262,7 +262,7 @@ print(type(opened).__name__, theirs[:4].detach().numpy().round(4), ours[:3].deta
 # A trained model is exported in the same way:
 #
 # ```python
-# model = page.store.complete.get(page.replicate.main("d24")).last()
+# model = page.store.complete.get(page.replicate.longest_descent("d24")).last()
 # export_model(model, Path("my-d24"))
 # ```
 #

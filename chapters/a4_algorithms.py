@@ -119,18 +119,18 @@ render(pd.Series(summaries, name="what it changes").rename_axis("algorithm").res
 # %%
 from sameloss.studies import drawing
 from sameloss.studies.same_loss import figures, tables
-from sameloss.studies.same_loss.pages import recorded_answers
 
-answers = recorded_answers()
-if not (answers.question == "adversary").any():  # the record is not complete
-    answers = page.answers
 language = page.replicate.setup.name
 render(tables.algorithm_table(page.table), decimals=3)
+
+# %%
+measured, answers = page.shown
+say(page.source)
 
 # %% [markdown]
 # The figure compares the accuracies at equal KL; the table below it has the ratio of the adversary's trace to AdamW's.
 
-# %% mystnb={"figure": {"caption": "Accuracy of AdamW's models minus that of the adversary's, at one KL, for several strengths of the adversary, with 95 % intervals over replicates. Above zero the adversary's models are worse. Recorded runs, or this page's where there are none.", "name": "fig-adversary"}, "image": {"alt": "Intervals of the points that an adversary costs, one row per strength."}}
+# %% mystnb={"figure": {"caption": "Accuracy of AdamW's models minus that of the adversary's, at one KL, for several strengths of the adversary, with 95 % intervals over replicates. Above zero the adversary's models are worse.", "name": "fig-adversary"}, "image": {"alt": "Intervals of the points that an adversary costs, one row per strength."}}
 finding(tables.algorithm_finding(answers, "adversary", "an adversary's models", sign=-1))
 rows = answers[(answers.question == "adversary") & (answers.row != "main")]
 (ax,) = drawing.panels(1, width=6)

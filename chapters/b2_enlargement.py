@@ -52,7 +52,7 @@ from sameloss.runs.sampling import held_out_masked
 from sameloss.studies.same_loss import enlargement
 
 replicate = page.replicate
-model = page.store.complete.get(replicate.main(replicate.models[0])).last().double()
+model = page.store.complete.get(replicate.longest_descent(replicate.models[0])).last().double()
 masked = held_out_masked(replicate.language.build(), 64, 0, "tables")
 functions = enlargement.function_table(model, masked)
 render(

@@ -105,7 +105,7 @@ print(gpu_record)
 # %%
 from sameloss.runs.cost import H200
 
-training = next(iter(PRESETS["paper"].replicates())).main("235M")
+training = next(iter(PRESETS["paper"].replicates())).longest_descent("235M")
 step = on_a_gpu[
     on_a_gpu.what.str.startswith("pre-training 235M, 4096") & on_a_gpu.what.str.endswith("compiled")
 ]

@@ -88,15 +88,15 @@ round(float(sum(draw.detach() for draw in draws)) / 2, 4)
 from sameloss.book.chapter import finding, render, say
 from sameloss.studies import drawing
 from sameloss.studies.same_loss import figures, tables
-from sameloss.studies.same_loss.pages import recorded_answers, recorded_measurements
 
-record, answers = recorded_measurements(), recorded_answers()
-asked = "flatness by regularisers"
-if not (answers.question == asked).any():  # the record is not complete
-    record, answers = page.table, page.answers
 render(tables.algorithm_table(page.table), decimals=3)
 
-# %% mystnb={"figure": {"caption": "AdamW's trace over that of a regularised model, at one KL, with 95 % intervals over replicates: above one, the regulariser flattens. Recorded runs, or this page's where there are none.", "name": "fig-regularisers"}, "image": {"alt": "Intervals of the ratio of traces, one row per regulariser."}}
+# %%
+measured, answers = page.shown
+asked = "flatness by regularisers"
+say(page.source)
+
+# %% mystnb={"figure": {"caption": "AdamW's trace over that of a regularised model, at one KL, with 95 % intervals over replicates: above one, the regulariser flattens.", "name": "fig-regularisers"}, "image": {"alt": "Intervals of the ratio of traces, one row per regulariser."}}
 finding(tables.flatter_finding(answers))
 rows = answers[answers.question == asked]
 (ax,) = drawing.panels(1, width=6)
@@ -120,10 +120,10 @@ render(tables.control_table(answers, "accuracy by regularisers"), decimals=4)
 # The models are those at the end of training, so their KLs differ.
 
 # %%
-render(tables.predictor_table(record))
+render(tables.predictor_table(measured))
 
 # %%
-say(tables.predictors_in_words(record))
+say(tables.predictors_in_words(measured))
 
 # %% [markdown]
 # ## What later papers found

@@ -78,11 +78,8 @@ round(len(mask_share(drawn, 0.15, np.random.default_rng(0)).targets) / 200_000, 
 from sameloss.book.chapter import finding, render, say
 from sameloss.studies import drawing
 from sameloss.studies.same_loss import figures, tables
-from sameloss.studies.same_loss.pages import recorded_answers
 
-answers = recorded_answers()
-if not (answers.question == "mask rate").any():  # the record is not complete
-    answers = page.answers
+answers = page.shown[1]
 render(tables.algorithm_table(page.table), decimals=3)
 
 # %% mystnb={"figure": {"caption": "Accuracy (left) and Fisher trace (right) against KL, of models trained with one mask (AdamW) and with 15 % (random masks), as in Figure 11: one point per complete training, means over replicates. Runs of this page.", "name": "fig-mask-rate"}, "image": {"alt": "Probe accuracy and Fisher trace against KL for both kinds of training."}}

@@ -145,7 +145,7 @@ def test_a_refusal_names_parameters_that_its_page_has(name, opened, priced):
 
 def test_what_is_announced_may_be_another_list_of_runs(opened):
     page = opened("02_existence", seeds=1)
-    one = page.replicate.main("d8")
+    one = page.replicate.longest_descent("d8")
     assert "pre-trainings: 1, " in announce(page, [one])
     assert ": 1 of 1 runs to compute" in announce(page, [one.corpus])
 
@@ -153,7 +153,7 @@ def test_what_is_announced_may_be_another_list_of_runs(opened):
 def test_the_main_figures_of_the_gpu_preset_take_an_hour(opened):
     page = opened("02_existence", preset="gpu")
     assert page.replicate.models == ["5M", "13M", "41M"]
-    assert sum(H200.seconds(page.replicate.main(size)) for size in page.replicate.models) < 3600
+    assert sum(H200.seconds(page.replicate.longest_descent(size)) for size in page.replicate.models) < 3600
 
 
 @pytest.fixture(scope="module")
@@ -251,12 +251,12 @@ def trained(tmp_path_factory):
     page = open_page("02_existence", **given, artifacts=str(tmp_path_factory.mktemp("artifacts")))
     for replicate in page.config.replicates():
         for size in replicate.models:
-            page.store.get(replicate.main(size))
+            page.store.get(replicate.longest_descent(size))
     return page
 
 
 def test_estimates_stand_beside_what_it_took(trained, monkeypatch):
-    runs = [replicate.main("d8") for replicate in trained.config.replicates()]
+    runs = [replicate.longest_descent("d8") for replicate in trained.config.replicates()]
     seconds = sum(trained.store.manifest(run)["wall_s"] for run in runs) / 2
     monkeypatch.setattr(costs, "CORE", Speed(lambda *_: 1e9, 0.0))
     table = estimated_and_measured(trained.store, trained.config)

@@ -169,7 +169,7 @@ def test_lifting_the_limit_starts_the_papers_protocol(tmp_path):
 
 def test_a_paper_shape_learns_on_the_papers_language(tmp_path):
     page = open_page("04_flatness", size="2M", artifacts=str(tmp_path))
-    run = page.replicate.main("2M")
+    run = page.replicate.longest_descent("2M")
     brief = replace(run.optimisation, steps=2, batch=8)
     run = replace(run, corpus=replace(run.corpus, sentences=300), optimisation=brief, checkpoints=(2,))
     run = replace(run, execution=replace(run.execution, compiled=False))  # which takes half a minute
@@ -231,7 +231,7 @@ def test_help_explains_every_parameter():
 
 def test_a_diverging_run_ends_in_one_sentence(smoke_store):
     page = open_page("04_flatness", size="d8", artifacts=str(smoke_store))
-    run = page.replicate.main("d8")
+    run = page.replicate.longest_descent("d8")
     run = replace(run, optimisation=replace(run.optimisation, lr=1e30))
     with pytest.raises(NonFiniteLoss, match="choose a smaller lr"):
         compute_all(page.store, [run], workers=1)

@@ -1,4 +1,4 @@
-"""The studies of the book are found in their folders: a new one needs no line outside its own."""
+"""The studies of the book are found in their folders: a new one needs no line elsewhere in the library."""
 
 import math
 import sys

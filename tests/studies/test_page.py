@@ -26,7 +26,7 @@ class Toy(Config):
 PRESETS = {"laptop": Toy("laptop"), "paper": Toy("paper", number=3)}
 
 
-def finished(config, values):
+def apply(config, values):
     if config.number == 13:
         raise ParameterError("number must not be 13; choose another.")
     return config
@@ -41,7 +41,7 @@ STUDY = Study(
     },
     lambda values: "laptop" if values.get("size", "all") == "all" else "paper",
     {"size": Parameter("of all", default="all")},
-    finished,
+    apply,
 )
 
 

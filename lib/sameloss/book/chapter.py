@@ -26,7 +26,7 @@ from sameloss.studies.parameters import parameters_in
 from sameloss.studies.verdict import chance_in_words
 
 MOST_STAGES = 30
-"""Of a page about the whole book, which has more, the page on costs has the table."""
+"""`close` shows no table of costs above this number of stages; the page *Costs* has it."""
 
 
 def begin(namespace: dict[str, Any], study: Study[Any], name: str) -> Page[Any]:
@@ -55,7 +55,7 @@ def begin(namespace: dict[str, Any], study: Study[Any], name: str) -> Page[Any]:
         )
     print(announce(page))
     compute_all(page.store, page.runs(), page.config.workers)
-    gc.freeze()  # skips what is loaded in garbage collection: the kernel exits a second earlier
+    gc.freeze()  # exempts loaded objects from garbage collection, so that the kernel exits a second sooner
     return page
 
 

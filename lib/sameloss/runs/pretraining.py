@@ -117,7 +117,7 @@ class Pretraining(TrainedRun):
 
     def train(self, folder: Path, store: Store, report: Report, process: Process = ALONE) -> None:
         """Train from the saved state, if there is one; of several processes the leading one writes."""
-        model = self._first_model(store)
+        model = self._initial_model(store)
         optimiser = make_optimiser(model, self.optimisation)
         parts = {"model": model, "optimiser": optimiser}
         resumable = Resumable(folder / SCRATCH, parts, self.resume_every, writes=process.leads)
@@ -153,7 +153,7 @@ class Pretraining(TrainedRun):
     def keep_more(self, model: MaskedLanguageModel, optimiser: Optimizer, folder: Path) -> None:
         """Write what a subclass saves at the end besides weights."""
 
-    def _first_model(self, store: Store) -> MaskedLanguageModel:
+    def _initial_model(self, store: Store) -> MaskedLanguageModel:
         """The model before the first step, on the training device."""
         model = self.new_model()
         if self.origin is not None:

@@ -117,7 +117,7 @@ class Study(Generic[C]):
     specs: Mapping[str, PageSpec[C]]
     preset_of: Callable[[Mapping[str, Any]], str] = lambda values: "laptop"  # for `preset = auto`
     parameters: Mapping[str, Parameter] = field(default_factory=dict)  # besides those of the configuration
-    finished: Callable[[C, Mapping[str, Any]], C] = lambda config, values: config
+    apply: Callable[[C, Mapping[str, Any]], C] = lambda config, values: config
     """Applies `parameters` to the configuration; refuses impossible combinations."""
 
     def table(self, page: str) -> dict[str, Parameter]:
@@ -148,7 +148,7 @@ class Study(Generic[C]):
             store = Store(Path(values.get("artifacts") or default_artifacts()), recorded=True)
         preset = values.get("preset", "auto")
         preset = self.preset_of(values) if preset == "auto" else choose("preset", preset, self.presets)
-        config = self.finished(self.presets[preset].resolve(values), values)
+        config = self.apply(self.presets[preset].resolve(values), values)
         page = self.specs[name].page(name, config, store)
         page.parameters, page.presets = table, self.presets
         return page

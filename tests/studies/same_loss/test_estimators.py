@@ -53,7 +53,7 @@ def test_everything_that_can_be_masked():
 
 
 def test_every_estimator_is_measured_against_the_known_trace(page):
-    run = estimator_measurement(page.replicate.main("d16"), 1024, 0)
+    run = estimator_measurement(page.replicate.longest_descent("d16"), 1024, 0)
     assert run.key == estimator_comparison(page.replicate).key
     table = page.store.get(run)
     assert table.estimator.tolist() == ["known", *ESTIMATORS]
@@ -67,14 +67,14 @@ def test_every_estimator_is_measured_against_the_known_trace(page):
 def test_the_runs_are_of_the_middle_and_of_the_smallest_size(opened):
     page = opened("b1_trace", preset="laptop")
     compared, moved = estimator_comparison(page.replicate), reparametrisation(page.replicate)
-    assert compared.pretraining == page.replicate.main("d96")
-    assert moved.pretraining == page.replicate.main("d24")
+    assert compared.pretraining == page.replicate.longest_descent("d96")
+    assert moved.pretraining == page.replicate.longest_descent("d24")
     assert (compared.sentences, moved.sentences, moved.chain_steps) == (4096, 50, 30)
     assert page.runs() == [identity(), compared, moved]
 
 
 def test_reparametrisations_move_the_parameters_and_not_the_function(page):
-    run = reparametrisation_measurement(page.replicate.main("d8"), 20, 0, 2)
+    run = reparametrisation_measurement(page.replicate.longest_descent("d8"), 20, 0, 2)
     table = page.store.get(run)
     model = page.store.get(run.pretraining).last().double()
     forms = _forms(model, torch.Generator().manual_seed(0))

@@ -63,7 +63,7 @@ def test_the_record_is_the_protocols():
 
 def test_parts_of_a_training_have_batches_of_their_own():
     replicate = next(WORKSTATION.replicates())
-    main, plateau = replicate.main("d24"), replicate.plateau("d24")
+    main, plateau = replicate.longest_descent("d24"), replicate.plateau("d24")
     cooled, treated = replicate.cooled(plateau, 1250, "d24"), replicate.treated("d24", *NO_TREATMENT)
     assert len({run.seed for run in (main, plateau, cooled, treated)}) == 4
     assert (plateau.origin, cooled.origin, cooled.origin_step) == (main, plateau, 1250)

@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from sameloss import hub
 from sameloss.errors import LanguageError, ParameterError
 from sameloss.store.store import Store
+from sameloss.studies.same_loss import pages
 from sameloss.studies.same_loss.experiment import PRESETS, STAND_IN
 from sameloss.studies.same_loss.pages import STUDY, RecordPage, preset_of
 
@@ -113,7 +115,7 @@ def test_a_readers_grammar_takes_the_languages_place(home):
     replicate = opened(grammar="mine.txt", length_limit=5).replicate
     assert replicate.language.max_length == 5
     assert replicate.setup.tasks == ("root",)
-    assert replicate.main("d24").objective.label_noise == 1.0  # whose conditionals may take long
+    assert replicate.longest_descent("d24").objective.label_noise == 1.0  # whose conditionals may take long
     with pytest.raises(LanguageError, match="recursive, so no sentence is the longest; give length_limit"):
         opened(grammar="mine.txt")
 
@@ -159,3 +161,14 @@ def test_a_record_grows_by_main_comparisons_before_all_others(tmp_path, monkeypa
         expected = [] if len(done) < len(main) else main if len(done) < len(main + others) else main + others
         assert set(page.runs()) == set(expected)
         assert page.seeds == bool(expected)
+
+
+def test_figures_show_the_record_unless_a_reader_changes_the_runs(monkeypatch):
+    """Without a record of the page's questions they show its own runs, too."""
+    monkeypatch.setattr(pages, "recorded_answers", lambda: pd.DataFrame({"question": ["flatness by size"]}))
+    assert opened("04_flatness", workers=1, max_hours=30.0).shows_record
+    for given in ({"preset": "smoke"}, {"size": "d24"}, {"seeds": 3}, {"language": "hmm"}):
+        page = opened("04_flatness", **given)
+        assert not page.shows_record
+        assert page.about in page.source
+    assert not opened("a4_algorithms").shows_record

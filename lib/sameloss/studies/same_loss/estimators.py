@@ -244,12 +244,12 @@ def identity() -> Run:
 def estimator_comparison(replicate: Replicate) -> Run:
     """The comparison of estimators on a model of middle size."""
     size = replicate.models[len(replicate.models) // 2]
-    return estimator_measurement(replicate.main(size), replicate.experiment.estimator_sentences, 0)
+    return estimator_measurement(replicate.longest_descent(size), replicate.experiment.estimator_sentences, 0)
 
 
 def reparametrisation(replicate: Replicate) -> Run:
     """All measures of the smallest model under reparametrisations."""
-    e, run = replicate.experiment, replicate.main(replicate.models[0])
+    e, run = replicate.experiment, replicate.longest_descent(replicate.models[0])
     return reparametrisation_measurement(run, e.flatness_sentences, 0, e.chain_steps)
 
 

@@ -286,15 +286,17 @@ class Replicate:
         )  # fmt: skip
         return run if e.complete else replace(run, checkpoints=e.lengths, resume_every=2500)
 
-    def main(self, size: str) -> Pretraining:
-        """The longest descent at the main rate."""
+    def longest_descent(self, size: str) -> Pretraining:
+        """AdamW's longest training on the main comparison's labels, at its peak rate."""
         return self.descent(size, self.setup.lr, self.experiment.lengths[-1])
 
     def plateau(self, size: str, objective: Objective = ORDINARY) -> Pretraining:
         """Continue the longest descent at a constant rate."""
         e = self.experiment
         optimisation = _constant(e.plateau_steps[-1], e.batch, e.plateau_lr)
-        run = self._training(size, self.seed + PLATEAU, optimisation, objective, origin=self.main(size))
+        run = self._training(
+            size, self.seed + PLATEAU, optimisation, objective, origin=self.longest_descent(size)
+        )
         return replace(run, checkpoints=e.plateau_steps)
 
     def treated(self, size: str, algorithm: str, strength: float | None) -> Pretraining:
@@ -302,7 +304,7 @@ class Replicate:
         chosen, steps = recipe(algorithm, strength), self.experiment.treatment_steps
         optimisation = replace(_constant(steps, self.experiment.batch, 1.0), **chosen.optimisation)
         seed = self.seed + TREATMENT
-        return self._training(size, seed, optimisation, chosen.objective, origin=self.main(size))
+        return self._training(size, seed, optimisation, chosen.objective, origin=self.longest_descent(size))
 
     def cooled(
         self, origin: Pretraining, step: int, size: str, untreated: Pretraining | None = None
@@ -311,7 +313,7 @@ class Replicate:
 
         That is relative to the end of the longest descent, and for a treated model to the untreated one.
         """
-        e, seed, reference = self.experiment, self.seed + COOLING, untreated or self.main(size)
+        e, seed, reference = self.experiment, self.seed + COOLING, untreated or self.longest_descent(size)
         lr, fraction = e.cooling_lr, e.target_fraction
         if untreated:
             lr, fraction = e.treated_cooling_lr, e.treated_target_fraction
@@ -326,7 +328,7 @@ class Replicate:
         self, size: str, seed: int, optimisation: Optimisation, objective: Objective,
         kind: type[Pretraining] = Pretraining, **fields: Any,
     ) -> Pretraining:  # fmt: skip
-        """A training as the preset executes it, as far as objective and shape allow."""
+        """The run of one training, compiled or in several processes where objective and shape allow."""
         e, shape = self.experiment, self.setup.models[size]
         execution = replace(e.execution, processes=e.processes).for_shape(shape)
         execution = replace(execution, autocast=execution.autocast and multiplies_bfloat16())
@@ -350,7 +352,7 @@ class Replicate:
         transformers = [name for name in self.models if isinstance(self.setup.models[name], EncoderShape)]
         for size in self.models:
             controls = e.controls and size in (*transformers[:1], *transformers[-1:])
-            yield Point(size, "untrained", lr, 0, self.main(size), 0)
+            yield Point(size, "untrained", lr, 0, self.longest_descent(size), 0)
             for rate in (lr, *(other for other in e.peak_lrs or () if other != lr)):
                 for steps in e.lengths:
                     run = self.descent(size, rate, steps)

@@ -10,11 +10,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from sameloss.studies.drawing import KL_LABEL, MARKERS, Style, plain_log_axis
+from sameloss.studies.drawing import KL_LABEL, MARKERS, Style, panels, plain_log_axis
 from sameloss.studies.names import display_name
 from sameloss.studies.same_loss.claims import EXPANDED, RATIO
 from sameloss.studies.same_loss.experiment import LADDER, LSTMS
-from sameloss.studies.same_loss.tables import checkpoints, main_descents, main_lr, model_name, row_name
+from sameloss.studies.same_loss.tables import (
+    LANGUAGES,
+    checkpoints,
+    main_descents,
+    main_lr,
+    model_name,
+    row_name,
+)
 
 if TYPE_CHECKING:
     from nltk import Tree
@@ -63,7 +70,7 @@ def accuracy_against_kl(table: pd.DataFrame, ax: Axes) -> Axes:
 
 
 def trace_against_kl(table: pd.DataFrame, ax: Axes) -> Axes:
-    """Draw the trace against KL, one line per model and peak rate: the main rate solid, others dotted."""
+    """Draw the trace against KL, geometric means: one line per model and peak rate, the main rate solid."""
     rows, styles, main = checkpoints(table), _styles(table), main_lr(table)
     descents = rows[rows.stage == "descent"]
     for (model, lr), part in descents.groupby(["model", "lr"], sort=False):
@@ -142,6 +149,13 @@ def effects(rows: pd.DataFrame, ax: Axes, title: str = "") -> Axes:
         ax.set_xscale("log")
         plain_log_axis(ax.xaxis, pd.concat([rows.low, rows.high, pd.Series([1.0])]).dropna())
     return ax
+
+
+def effects_by_language(rows: pd.DataFrame) -> None:
+    """Draw `effects` in a panel for each language; nothing if there are none."""
+    groups = dict(list(rows.groupby("language", sort=False)))
+    for (name, part), ax in zip(groups.items(), panels(len(groups), width=6) if groups else [], strict=True):
+        effects(part, ax, LANGUAGES[name])
 
 
 TREATMENTS = ("sgd-noise", "penalty-after", "sharpen-after")

@@ -69,7 +69,7 @@ class ExperimentPage(Page[Experiment]):
         if self.name == "b1_trace":
             return [identity(), estimator_comparison(self.replicate), reparametrisation(self.replicate)]
         if self.name == "b2_enlargement":
-            return [self.replicate.main(self.replicate.models[0])]
+            return [self.replicate.longest_descent(self.replicate.models[0])]
         return []
 
     @cached_property
@@ -81,6 +81,26 @@ class ExperimentPage(Page[Experiment]):
     def answers(self) -> pd.DataFrame:
         """Answers to the page's questions from its own runs."""
         return answers(self.table, PAGES[self.name])
+
+    @cached_property
+    def shows_record(self) -> bool:
+        """Whether figures show the record: all runs are the default ones, and it has the page's questions."""
+        default = ExperimentPage(self.name, PRESETS["laptop"], self.store)
+        has = recorded_answers().question.isin(PAGES[self.name]).any()
+        return bool(has) and self.runs() == default.runs()
+
+    @cached_property
+    def shown(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Measurements and answers in the figures: of the record, or of the runs that a reader chose."""
+        if self.shows_record:
+            return recorded_measurements(), recorded_answers()
+        return self.table, self.answers
+
+    @property
+    def source(self) -> str:
+        """Where `shown` comes from, in words."""
+        runs = "recorded runs" if self.shows_record else f"this page's own runs ({self.about})"
+        return f"From here on, figures and answers are those of {runs}."
 
     @property
     def about(self) -> str:
@@ -132,7 +152,7 @@ def recorded_measurements() -> pd.DataFrame:
 
 
 def recorded_answers() -> pd.DataFrame:
-    """Return the answers that follow; the questions of each record are one family of Holm's correction."""
+    """Return the answers computed from them; each record is a family of its own for Holm's correction."""
     return pd.concat(map(answers, _recorded_tables()), ignore_index=True)
 
 
@@ -158,7 +178,7 @@ def preset_of(values: Mapping[str, Any]) -> str:
     raise ParameterError(f"Unknown size {size!r}; choose one of all, {', '.join(_sizes(PRESETS.values()))}.")
 
 
-def finished(config: Experiment, values: Mapping[str, Any]) -> Experiment:
+def apply_parameters(config: Experiment, values: Mapping[str, Any]) -> Experiment:
     """Put in a reader's languages, and refuse a language or size that the preset does not have."""
     if values.get("processes") and values.get("workers") is None:
         config = replace(config, workers=max(1, usable_workers() // values["processes"]))
@@ -280,4 +300,4 @@ SPECS: dict[str, PageSpec[Experiment]] = {
     "e_mask_rate": PageSpec(ExperimentPage, _ALGORITHMS),
 }
 
-STUDY = Study(PRESETS, SPECS, preset_of, PARAMETERS, finished)
+STUDY = Study(PRESETS, SPECS, preset_of, PARAMETERS, apply_parameters)

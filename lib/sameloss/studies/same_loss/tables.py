@@ -88,7 +88,7 @@ def checkpoints(table: pd.DataFrame, reading: str = EXPANDED) -> pd.DataFrame:
 
 
 def main_lr(table: pd.DataFrame) -> float:
-    """Return the peak rate of the main comparison on one language."""
+    """Return the peak rate of the main comparison on one language, which labels its untrained models."""
     return float(table[table.stage == "untrained"].lr.iloc[0])
 
 
