@@ -381,16 +381,11 @@ def conclusion(answers: pd.DataFrame, questions: Iterable[str]) -> str:
     for question in questions:
         rows = asked[asked.question == question]
         for direction, alike in rows.groupby("direction", sort=False):
-            effects = {
-                f"on the {LANGUAGES[row.language]}": _effect_with_conditions(row)
-                for _, row in alike.iterrows()
-            }
-            if len(effects) == 1:
-                ((place, effect),) = effects.items()
-                said[str(direction)].append(f"{place}, {STATEMENTS[question]}: {effect}")
-            else:
-                words = "; ".join(f"{place} {effect}" for place, effect in effects.items())
-                said[str(direction)].append(f"{STATEMENTS[question]}: {words}")
+            places = [f"on the {LANGUAGES[name]}" for name in alike.language]
+            found = [_effect_with_conditions(row) for _, row in alike.iterrows()]
+            several = "; ".join(f"{place} {effect}" for place, effect in zip(places, found, strict=True))
+            one = f"{places[0]}, {STATEMENTS[question]}: {found[0]}"
+            said[str(direction)].append(one if len(found) == 1 else f"{STATEMENTS[question]}: {several}")
         said["missing"] += [STATEMENTS[question]] if rows.empty else []
     paragraphs = []
     for direction, (label, beginning, conjunction) in BEGINNINGS.items():
