@@ -231,7 +231,8 @@ for ax in axes:
 
 # %%
 say(
-    f"{tables.answer_in_words(page.answers, 'size')} The recorded runs below have more sizes, draws and readings."
+    tables.answer_in_words(page.answers, "size")
+    + (" The recorded runs below have more sizes, draws and readings." if page.shows_record else "")
 )
 
 # %% [markdown]
@@ -270,10 +271,10 @@ figures.effects_by_language(of_size)
 
 # %%
 named = ["features as they are", "projected to 96", "halfway to the largest common KL", "untrained"]
-beside = [f"{tables.answer_in_words(answers, 'size')} Other comparisons of the same sizes:\n"]
+beside = [tables.answer_in_words(answers, "size") + "\n"]
 for name, rows in of_size[of_size.row.isin(named)].groupby("language", sort=False):
     effects = [f"*{row.row}* {tables.effect_in_words(row)}" for _, row in rows.iterrows()]
-    beside.append(f"- {tables.LANGUAGES[name]}: {'; '.join(effects)}.")
+    beside.append(f"- Other comparisons on the {tables.LANGUAGES[name]}: {'; '.join(effects)}.")
 say("\n".join(beside))
 
 # %%
@@ -360,7 +361,7 @@ render(tables.answer_table(answers, tables.PAGES["02_existence"]))
 # %% tags=["remove-input"]
 from sameloss.studies.recorded import record_in_words
 
-say(record_in_words("workstation"))
+say(record_in_words("workstation") if page.shows_record else page.source)
 
 # %% [markdown]
 # From the runs of this page alone:

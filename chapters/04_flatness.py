@@ -243,7 +243,7 @@ render(tables.answer_table(answers, tables.PAGES["04_flatness"]))
 # %% tags=["remove-input"]
 from sameloss.studies.recorded import record_in_words
 
-say(record_in_words("workstation"))
+say(record_in_words("workstation") if page.shows_record else page.source)
 
 # %% [markdown]
 # From the runs of this page alone:

@@ -123,7 +123,7 @@ render(tables.answer_table(answers, tables.PAGES["e_mask_rate"]))
 # %% tags=["remove-input"]
 from sameloss.studies.recorded import record_in_words
 
-say(record_in_words("workstation"))
+say(record_in_words("workstation") if page.shows_record else page.source)
 
 # %% [markdown]
 # From the runs of this page alone:
