@@ -153,9 +153,7 @@ def test_a_conclusion_says_what_was_found_and_what_was_not():
     assert "not true here that on the grammar, larger models" in conclusion(
         answers(planted(size=-1.0)), ["size"]
     )
-    assert "cannot tell whether on the grammar, larger models" in conclusion(
-        answers(planted(level=98.0)), ["size"]
-    )
+    assert "cannot tell whether larger models" in conclusion(answers(planted(level=98.0)), ["size"])
     assert conclusion(answers(planted()), ["adversary"]).startswith(
         "**Not testable yet.** There are too few draws so far to say whether an"
     )

@@ -381,11 +381,17 @@ def conclusion(answers: pd.DataFrame, questions: Iterable[str]) -> str:
     for question in questions:
         rows = asked[asked.question == question]
         for direction, alike in rows.groupby("direction", sort=False):
-            places = [f"on the {LANGUAGES[name]}" for name in alike.language]
+            places, statement = alike.language.map(LANGUAGES).tolist(), STATEMENTS[question]
+            if direction == "not testable":
+                reasons = "; ".join(map(": ".join, zip(places, alike.reason, strict=True)))
+                said["not testable"].append(f"{statement} ({reasons})")
+                continue
             found = [_effect_with_conditions(row) for _, row in alike.iterrows()]
-            several = "; ".join(f"{place} {effect}" for place, effect in zip(places, found, strict=True))
-            one = f"{places[0]}, {STATEMENTS[question]}: {found[0]}"
-            said[str(direction)].append(one if len(found) == 1 else f"{STATEMENTS[question]}: {several}")
+            several = "; ".join(
+                f"on the {where} {effect}" for where, effect in zip(places, found, strict=True)
+            )
+            one = f"on the {places[0]}, {statement}: {found[0]}"
+            said[str(direction)].append(one if len(found) == 1 else f"{statement}: {several}")
         said["missing"] += [STATEMENTS[question]] if rows.empty else []
     paragraphs = []
     for direction, (label, beginning, conjunction) in BEGINNINGS.items():
@@ -403,10 +409,10 @@ def conclusion(answers: pd.DataFrame, questions: Iterable[str]) -> str:
 
 
 def _effect_with_conditions(row: pd.Series) -> str:
-    """Return an effect, why it cannot be judged, and where the opposite holds."""
-    words = effect_in_words(row)
-    words += f", because {row.reason}" if isinstance(row.reason, str) else ""
-    return words + (f", but {conditions_in_words(row.note)}" if isinstance(row.note, str) else "")
+    """Return an effect, and where the opposite holds."""
+    return effect_in_words(row) + (
+        f", but {conditions_in_words(row.note)}" if isinstance(row.note, str) else ""
+    )
 
 
 def pretrained_in_words(record: pd.DataFrame) -> str:
