@@ -117,7 +117,7 @@ movable_accuracy(panels)
 #
 # The paper predicts that at equal KL larger models are flatter.
 
-# %% mystnb={"figure": {"caption": "Fisher trace against KL: one line per size and learning rate. Solid: the main rate; dotted: a quarter of it. Recorded runs.", "name": "fig-argument-trace"}, "image": {"alt": "Fisher trace against KL, one line per size, solid and dotted for two learning rates."}}
+# %% mystnb={"figure": {"caption": "Fisher trace against KL: one line per size and learning rate. Solid: the main rate; dotted: the other one. Recorded runs.", "name": "fig-argument-trace"}, "image": {"alt": "Fisher trace against KL, one line per size, solid and dotted for two learning rates."}}
 finding(tables.trace_finding(answers, record))
 axes = drawing.panels(len(languages), width=5)
 for (name, own), ax in zip(languages.items(), axes, strict=True):

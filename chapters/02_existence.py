@@ -57,7 +57,7 @@ page = begin(globals(), STUDY, "02_existence")
 #    \qquad p = \Pr(\cdot\mid x_{-t}) . $$
 #
 # The entropy is a property of the language; only the KL depends on the model. A model is *saturated* when its KL is almost
-# zero: no model can have a lower loss. "The same loss" therefore means the same KL.
+# zero: no model can have a lower loss. "The same loss" therefore means equal KL.
 #
 # One pass of the inside algorithm and one gradient give the true conditionals: $\Pr(x)$ is linear in the emission
 # probabilities at each position $t$, so its gradient gives the conditionals of all words at all positions

@@ -15,7 +15,7 @@
 # of the Hessian of that loss decreases with size and with the number of steps, and flatter models are more accurate
 # downstream ($r^2 = 0.92$ across sizes on the PCFG).
 #
-# **What you will see**: the traces of the models of [2 Existence](02_existence.ipynb), compared at the same KL *and the same learning rate*; the
+# **What you will see**: the traces of the models of [2 Existence](02_existence.ipynb), compared at equal KL *and equal learning rate*; the
 # effect of the learning rate alone on the trace; and how accuracy varies with the trace.
 
 # %% tags=["parameters"]
@@ -235,7 +235,7 @@ say(tables.conclusion(answers, tables.PAGES["04_flatness"]))
 #
 # ## Comparison with the paper
 #
-# Verdicts are judged as in [2 Existence](02_existence.ipynb); the paper predicts ratios above one.
+# The verdicts follow the rules of [2 Existence](02_existence.ipynb); the paper predicts ratios above one.
 
 # %%
 render(tables.answer_table(answers, tables.PAGES["04_flatness"]))

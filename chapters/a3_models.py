@@ -271,7 +271,7 @@ print(type(opened).__name__, theirs[:4].detach().numpy().round(4), ours[:3].deta
 # ## Pre-LN beside post-LN
 #
 # The released code and the paper's text place the LayerNorms differently. To see whether it matters, the recorded runs
-# train one size both ways, from the same seeds on the same sentences. Effects are differences at one KL: the
+# train one size both ways, from the same seeds on the same sentences. Effects are differences at equal KL: the
 # accuracy of post-LN minus that of pre-LN in points, and the trace of pre-LN divided by that of post-LN. The laptop
 # preset leaves post-LN out.
 

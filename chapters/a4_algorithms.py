@@ -130,7 +130,7 @@ say(page.source)
 # %% [markdown]
 # The figure compares the accuracies at equal KL; the table below it has the ratio of the adversary's trace to AdamW's.
 
-# %% mystnb={"figure": {"caption": "Accuracy of AdamW's models minus that of the adversary's, at one KL, for several strengths of the adversary, with 95 % intervals over replicates. Above zero the adversary's models are worse.", "name": "fig-adversary"}, "image": {"alt": "Intervals of the points that an adversary costs, one row per strength."}}
+# %% mystnb={"figure": {"caption": "Accuracy of AdamW's models minus that of the adversary's, at equal KL, for several strengths of the adversary, with 95 % intervals over replicates. Above zero the adversary's models are worse.", "name": "fig-adversary"}, "image": {"alt": "Intervals of the points that an adversary costs, one row per strength."}}
 finding(tables.algorithm_finding(answers, "adversary", "an adversary's models", sign=-1))
 rows = answers[(answers.question == "adversary") & (answers.row != "main")]
 (ax,) = drawing.panels(1, width=6)
@@ -163,7 +163,7 @@ render(tables.control_table(answers, "flatness by adversary"), decimals=4)
 # What the experiment cannot exclude: a slope may be due to the treatment itself rather than to the flatness that it causes.
 # We therefore compare noise, penalty and reward with each other, and conclude nothing if they disagree.
 
-# %% mystnb={"figure": {"caption": "Gain in accuracy against trace, both relative to the untreated model, at one KL, with 95 % intervals over replicates. If flatness determined accuracy, all points would lie on one decreasing line through the intersection of the grey lines.", "name": "fig-bought"}, "image": {"alt": "Difference in accuracy against the ratio of traces, one marker per treatment and model, with error bars."}}
+# %% mystnb={"figure": {"caption": "Gain in accuracy against trace, both relative to the untreated model, at equal KL, with 95 % intervals over replicates. If flatness determined accuracy, all points would lie on one decreasing line through the intersection of the grey lines.", "name": "fig-bought"}, "image": {"alt": "Difference in accuracy against the ratio of traces, one marker per treatment and model, with error bars."}}
 treated = answers[(answers.question == "flatness as a cause") & (answers.language == language)]
 finding(tables.treatment_finding(treated))
 (ax,) = drawing.panels(1, width=7)
@@ -189,8 +189,7 @@ say(tables.conclusion(answers, tables.PAGES["a4_algorithms"]))
 # %% [markdown]
 # ## Comparison with the paper
 #
-# The main comparisons, judged as in [2 Existence](02_existence.ipynb), from recorded runs or, where there are none, from
-# those of this page:
+# The main comparisons, by the rules of [2 Existence](02_existence.ipynb):
 
 # %%
 render(tables.answer_table(answers, tables.PAGES["a4_algorithms"]))

@@ -163,13 +163,13 @@ _ = figures.predicted_inflation(inflation, ax)
 #
 # ## Figure 5 again
 #
-# We now compare the smallest and the largest model of the recorded runs, at one KL and one learning rate, in three
+# We now compare the smallest and the largest model of the recorded runs, at equal KL and learning rate, in three
 # ways: by the trace over native parameters, by the trace after enlargement to one width, and by the relative trace
 # $\sum_l\lVert W_l\rVert_F^2\,\mathrm{Tr} H_{ll}$, which replication does not change ([B Trace](b1_trace.ipynb)) and which
 # therefore needs no enlargement. A ratio above one means that the larger model is flatter. The law predicts a larger
 # ratio after enlargement.
 
-# %% mystnb={"figure": {"caption": "Trace of the smallest model divided by that of the largest, at one KL, with 95 % intervals over replicates, for three ways of making parameters comparable. Recorded runs.", "name": "fig-enlarged"}, "image": {"alt": "Intervals of the ratio of traces: native, enlarged, relative."}}
+# %% mystnb={"figure": {"caption": "Trace of the smallest model divided by that of the largest, at equal KL, with 95 % intervals over replicates, for three ways of making parameters comparable. Recorded runs.", "name": "fig-enlarged"}, "image": {"alt": "Intervals of the ratio of traces: native, enlarged, relative."}}
 from sameloss.studies.same_loss import tables
 from sameloss.studies.same_loss.pages import recorded_answers, recorded_measurements
 

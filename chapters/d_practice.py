@@ -96,7 +96,7 @@ measured, answers = page.shown
 asked = "flatness by regularisers"
 say(page.source)
 
-# %% mystnb={"figure": {"caption": "AdamW's trace over that of a regularised model, at one KL, with 95 % intervals over replicates: above one, the regulariser flattens.", "name": "fig-regularisers"}, "image": {"alt": "Intervals of the ratio of traces, one row per regulariser."}}
+# %% mystnb={"figure": {"caption": "AdamW's trace over that of a regularised model, at equal KL, with 95 % intervals over replicates: above one, the regulariser flattens.", "name": "fig-regularisers"}, "image": {"alt": "Intervals of the ratio of traces, one row per regulariser."}}
 finding(tables.flatter_finding(answers))
 rows = answers[answers.question == asked]
 (ax,) = drawing.panels(1, width=6)
@@ -145,7 +145,7 @@ say(tables.conclusion(answers, tables.PAGES["d_practice"]))
 # %% [markdown]
 # ## Comparison with the paper
 #
-# The main comparisons, from recorded runs or, where there are none, from those of this page:
+# The main comparisons:
 
 # %%
 render(tables.answer_table(answers, tables.PAGES["d_practice"]))

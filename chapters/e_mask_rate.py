@@ -15,7 +15,7 @@
 # per sentence changes neither the loss (measured with one mask) nor downstream accuracy by much, and the results on size
 # and flatness still hold.
 #
-# **What you will see**: one size trained both ways and evaluated in the same way, and the difference at one KL with its
+# **What you will see**: one size trained both ways and evaluated in the same way, and the difference at equal KL with its
 # interval, compared with the margin that was declared beforehand.
 
 # %% tags=["parameters"]
@@ -79,7 +79,6 @@ from sameloss.book.chapter import finding, render, say
 from sameloss.studies import drawing
 from sameloss.studies.same_loss import figures, tables
 
-answers = page.shown[1]
 render(tables.algorithm_table(page.table), decimals=3)
 
 # %% mystnb={"figure": {"caption": "Accuracy (left) and Fisher trace (right) against KL, of models trained with one mask (AdamW) and with 15 % (random masks), as in Figure 11: one point per complete training, means over replicates. Runs of this page.", "name": "fig-mask-rate"}, "image": {"alt": "Probe accuracy and Fisher trace against KL for both kinds of training."}}
@@ -94,11 +93,11 @@ drawing.label_ends(right)
 
 # %% [markdown]
 # "Does not change much" is judged as an equivalence: it is *supported* if the whole interval of the difference at equal KL
-# lies within two points, a margin declared beforehand. The verdict is that of the recorded runs or, where there are none, of
-# those in the figure:
+# lies within two points, a margin declared beforehand.
 
 # %%
-say(tables.answer_in_words(answers, "mask rate"))
+measured, answers = page.shown
+say(f"{page.source} {tables.answer_in_words(answers, 'mask rate')}")
 
 # %% [markdown]
 # The same training runs give the ratio of the traces, one mask over 15 %:
@@ -115,7 +114,7 @@ say(tables.conclusion(answers, tables.PAGES["e_mask_rate"]))
 # %% [markdown]
 # ## Comparison with the paper
 #
-# The main comparison, from recorded runs or, where there are none, from those of this page:
+# The main comparison:
 
 # %%
 render(tables.answer_table(answers, tables.PAGES["e_mask_rate"]))
