@@ -181,6 +181,11 @@ def test_titles_of_figures_follow_the_data():
         better, planted(), "rate falls as 1 / d"
     )
     assert "the trace falls 6.00-fold and accuracy changes by" in steps_finding(better, planted())
+    alone = steps_finding(better, planted())
+    other = planted().assign(language="pretrained")
+    other.loc[other.stage == "plateau", "steps"] -= 1  # whose steps are not those of the grammar
+    both = pd.concat([better, answers(other)]), pd.concat([planted(), other])
+    assert steps_finding(*both) == f"On the grammar, {alone[0].lower()}{alone[1:]}"
     assert correlation_finding(better).startswith("Across sizes, accuracy ")
 
 

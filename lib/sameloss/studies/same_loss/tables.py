@@ -459,9 +459,12 @@ def fold_in_words(ratio: float) -> str:
     return f"falls {ratio:.2f}-fold" if ratio > 1 else f"rises {1 / ratio:.2f}-fold"
 
 
-def _on(row: Any, answers: pd.DataFrame) -> str:
-    """Begin a title: the language of a row, where there are several."""
-    return f"On the {LANGUAGES[row.language]}, at" if answers.language.nunique() > 1 else "At"
+def _where(row: Any, answers: pd.DataFrame, condition: str) -> str:
+    """Begin a title: the language of a row, where there are several, and a condition."""
+    several = answers.language.nunique() > 1
+    return (
+        f"On the {LANGUAGES[row.language]}, {condition}" if several else condition[0].upper() + condition[1:]
+    )
 
 
 def _doubt(row: Any) -> str:
@@ -488,7 +491,7 @@ def size_finding(answers: pd.DataFrame, control: str = "") -> str:
     more = "".join(f"; {control}, {points_in_words(x['mean'])}{_doubt(x)}" for _, x in own[:1].iterrows())
     more = more.replace(" more accurate", " more").replace(" less accurate", " less")
     gain = f"the largest model is {points_in_words(main['mean'], 'the smallest')}"
-    return f"{_on(main, answers)} the smallest common KL, {gain}{_doubt(main)}{more}."
+    return f"{_where(main, answers, 'at the smallest common KL')}, {gain}{_doubt(main)}{more}."
 
 
 def steps_finding(answers: pd.DataFrame, table: pd.DataFrame) -> str:
@@ -501,8 +504,10 @@ def steps_finding(answers: pd.DataFrame, table: pd.DataFrame) -> str:
         effects.append(f"accuracy changes by {better['mean']:+z.1f} points{_doubt(better)}")
     if not effects:
         return "These runs have no plateau."
-    steps = table[table.stage == "plateau"].steps
-    return f"Between steps {steps.min():,} and {steps.max():,} at a constant rate, {' and '.join(effects)}."
+    main = flatter if flatter is not None else better
+    steps = table[(table.stage == "plateau") & (table.language == main.language)].steps
+    span = f"between steps {steps.min():,} and {steps.max():,} at a constant rate"
+    return f"{_where(main, answers, span)}, {' and '.join(effects)}."
 
 
 def rate_factor(answers: pd.DataFrame, table: pd.DataFrame) -> tuple[float, float] | None:
@@ -535,7 +540,7 @@ def trace_finding(answers: pd.DataFrame, table: pd.DataFrame, control: str = "")
     elif not control and (factor := rate_factor(answers, table)):
         more = f"; dividing the learning rate by {factor[0]:g} multiplies traces by {factor[1]:.1f}"
     ratio = f"the smallest model's trace is {main['mean']:.2f} times the largest's"
-    return f"{_on(main, answers)} equal KL, {ratio}{_doubt(main)}{more}."
+    return f"{_where(main, answers, 'at equal KL')}, {ratio}{_doubt(main)}{more}."
 
 
 def correlation_finding(answers: pd.DataFrame) -> str:
@@ -570,7 +575,7 @@ def algorithm_finding(
     if (main := main_answer(answers, question)) is None:
         return _why_not(answers, question)
     gain = points_in_words(sign * main["mean"], other)
-    return f"{_on(main, answers)} equal KL, {whose} are {gain}{_doubt(main)}."
+    return f"{_where(main, answers, 'at equal KL')}, {whose} are {gain}{_doubt(main)}."
 
 
 def flatter_finding(answers: pd.DataFrame) -> str:
@@ -581,7 +586,7 @@ def flatter_finding(answers: pd.DataFrame) -> str:
     first, last = _doubt(flatter), _doubt(better)
     ratio = f"AdamW's trace is {flatter['mean']:.2f} times SAM's{first if first != last else ''}"
     gain = f"SAM's models are {points_in_words(better['mean'])}{last}"
-    return f"{_on(flatter, answers)} equal KL, {ratio}; {gain}."
+    return f"{_where(flatter, answers, 'at equal KL')}, {ratio}; {gain}."
 
 
 def treatment_finding(answers: pd.DataFrame) -> str:
