@@ -124,7 +124,7 @@ language = page.replicate.setup.name
 render(tables.algorithm_table(page.table), decimals=3)
 
 # %%
-measured, answers = page.shown
+_, answers = page.shown
 say(page.source)
 
 # %% [markdown]
@@ -133,8 +133,7 @@ say(page.source)
 # %% mystnb={"figure": {"caption": "Accuracy of AdamW's models minus that of the adversary's, at equal KL, for several strengths of the adversary, with 95 % intervals over replicates. Above zero the adversary's models are worse.", "name": "fig-adversary"}, "image": {"alt": "Intervals of the points that an adversary costs, one row per strength."}}
 finding(tables.algorithm_finding(answers, "adversary", "an adversary's models", sign=-1))
 rows = answers[(answers.question == "adversary") & (answers.row != "main")]
-(ax,) = drawing.panels(1, width=6)
-_ = figures.effects(rows, ax)
+figures.effects_by_language(rows)
 
 # %%
 say(tables.answer_in_words(answers, "adversary"))
@@ -195,9 +194,7 @@ say(tables.conclusion(answers, tables.PAGES["a4_algorithms"]))
 render(tables.answer_table(answers, tables.PAGES["a4_algorithms"]))
 
 # %% tags=["remove-input"]
-from sameloss.studies.recorded import record_in_words
-
-say(record_in_words("workstation") if page.shows_record else page.source)
+say(page.provenance)
 
 # %% [markdown]
 # From the runs of this page alone:

@@ -86,7 +86,6 @@ round(float(sum(draw.detach() for draw in draws)) / 2, 4)
 
 # %%
 from sameloss.book.chapter import finding, render, say
-from sameloss.studies import drawing
 from sameloss.studies.same_loss import figures, tables
 
 render(tables.algorithm_table(page.table), decimals=3)
@@ -99,8 +98,7 @@ say(page.source)
 # %% mystnb={"figure": {"caption": "AdamW's trace over that of a regularised model, at equal KL, with 95 % intervals over replicates: above one, the regulariser flattens.", "name": "fig-regularisers"}, "image": {"alt": "Intervals of the ratio of traces, one row per regulariser."}}
 finding(tables.flatter_finding(answers))
 rows = answers[answers.question == asked]
-(ax,) = drawing.panels(1, width=6)
-_ = figures.effects(rows, ax)
+figures.effects_by_language(rows)
 
 # %%
 say(tables.answer_in_words(answers, asked))
@@ -151,9 +149,7 @@ say(tables.conclusion(answers, tables.PAGES["d_practice"]))
 render(tables.answer_table(answers, tables.PAGES["d_practice"]))
 
 # %% tags=["remove-input"]
-from sameloss.studies.recorded import record_in_words
-
-say(record_in_words("workstation") if page.shows_record else page.source)
+say(page.provenance)
 
 # %% [markdown]
 # From the runs of this page alone:

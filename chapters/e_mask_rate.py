@@ -85,10 +85,10 @@ render(tables.algorithm_table(page.table), decimals=3)
 finding(
     tables.algorithm_finding(page.answers, "mask rate", "models trained with 15 % masks", "those with one")
 )
-shown = page.table[page.table.language == page.replicate.setup.name]
+first = page.table[page.table.language == page.table.language.iloc[0]]
 left, right = drawing.panels(2, width=4.5)
-figures.by_algorithm(shown, "accuracy", left)
-figures.by_algorithm(shown, "trace", right)
+figures.by_algorithm(first, "accuracy", left)
+figures.by_algorithm(first, "trace", right)
 drawing.label_ends(right)
 
 # %% [markdown]
@@ -96,7 +96,7 @@ drawing.label_ends(right)
 # lies within two points, a margin declared beforehand.
 
 # %%
-measured, answers = page.shown
+_, answers = page.shown
 say(f"{page.source} {tables.answer_in_words(answers, 'mask rate')}")
 
 # %% [markdown]
@@ -120,9 +120,7 @@ say(tables.conclusion(answers, tables.PAGES["e_mask_rate"]))
 render(tables.answer_table(answers, tables.PAGES["e_mask_rate"]))
 
 # %% tags=["remove-input"]
-from sameloss.studies.recorded import record_in_words
-
-say(record_in_words("workstation") if page.shows_record else page.source)
+say(page.provenance)
 
 # %% [markdown]
 # From the runs of this page alone:

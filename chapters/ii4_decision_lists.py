@@ -26,7 +26,7 @@
 # sequences beside the exact flow. The thesis has proofs and one figure. It does not discuss which score grows when, or what the
 # model attends to after training.
 #
-# By default sampled results have three seeds; `-p seeds 10` has more.
+# By default sampled results have three seeds; `-p seeds 10` runs more.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
@@ -55,7 +55,7 @@ page = begin(globals(), STUDY, "ii4_decision_lists")
 # likely. The label of $a$ in it is $\pi$ of the first token of $L_a$ that occurs, its *label-determining token*; $\pi$ is a permutation. Since
 # $a$ itself occurs, it is its own default. The lists are those of the thesis' figure,
 # $L_i = (i + 10, i + 20, i + 30, i)$ with $\pi(i) = i + 20$, here modulo $L = 200$ with tokens from 0; for other vocabularies the spacing 10 becomes
-# $L/20$. (As printed, tokens are numbered 1 to 200 and taken modulo 201. Then $\pi$ sends token 181 to 0, which is no token, and never reaches
+# $L/20$. (As printed, tokens are numbered 1 to 200 and taken modulo 201. Then $\pi$ sends token 181 to 0, which is not a token, and never reaches
 # label 20.) The first tokens of one sequence, each with its list, with those of the list that occur, and with its label:
 
 # %%
@@ -70,11 +70,11 @@ render(show.sequence_table(settings))
 #
 # ## The model and its exact loss
 #
-# The model is $f(X) = \sigma(V X\, \sigma(X^\top W X))$ with one-hot tokens and $\sigma$ the softmax of columns: column $a$ of $W$ holds the scores that the query $a$ gives to every token,
+# The model is $f(X) = \sigma(V X\, \sigma(X^\top W X))$ with one-hot tokens and $\sigma$ the column-wise softmax: column $a$ of $W$ holds the scores that the query $a$ gives to every token,
 # and $V$ turns attended tokens into logits. With $V = cP$, where $P$ is the matrix of $\pi$, the columns of $W$ do not interact, and a column has
 # only $m + 1$ different entries: one for each token of its list, and one for all others. The loss of a sequence depends only on which tokens of the list
 # it contains, so the mean over all sequences is a sum over $2^{m-1}$ patterns with hypergeometric weights. We write $\mathcal L$ for this mean, the
-# population loss, as $L$ is the size of the vocabulary and $L_a$ a list. Its gradient by the score $w_k$ that $a$ gives to $k$ is
+# population loss, as $L$ is the size of the vocabulary and $L_a$ a list. Its gradient with respect to the score $w_k$ that $a$ gives to $k$ is
 # $\frac cn\, \mathbb E\big[p_k \sum_{j \in s} p_j (r_k - r_j)\big]$, a mean over sequences $s$ that counts 0 where $a$ or $k$ does not occur. Here $p_k$ is the
 # attention on $k$, and $r_k$ the predicted probability of the label $\pi(k)$, less 1 if $k$ determines the label. In code, with one token for each distinct entry of the column:
 
@@ -89,7 +89,7 @@ show_source(Column.gradient)
 # $\frac{c}{n^2}\big(\Pr[\text{it decides the label of } a] - \frac1n \Pr[\text{it occurs with } a]\big)$. At $L = 16$, $n = 4$, $m = 3$ the default, $a$ itself, decides in
 # $\binom{13}{3} / \binom{16}{4} = 286/1820$ of all sets and occurs in a quarter, so that the bracket is $0.1571 - 0.25/4 = 0.0946$. The same by
 # automatic differentiation of the loss, with a sum over all sets of four tokens: the brackets of the list's tokens in their order, the
-# default last, then of one of the others ($c = 1$, and times $n^2 = 16$ only the bracket is left):
+# default last, then of one of the others ($c = 1$; multiplying by $n^2 = 16$ leaves the bracket):
 
 # %%
 from itertools import combinations
@@ -175,13 +175,13 @@ say(
 )
 
 # %% [markdown]
-# Why does a huge read-out train fast without moving attention? It rescales the scores: with $u = cw/n$ fixed and $c \to \infty$ the loss becomes that of
+# Why is a huge read-out fast in unscaled time without moving attention? It rescales the scores: with $u = cw/n$ fixed and $c \to \infty$ the loss becomes that of
 # Luce's choice model, $-\log\big(e^{u_y} / \sum_{k \in s} e^{u_k}\big)$, with $y$ the label-determining token and $s$ the sequence. It is convex, and the scaled
 # times converge. At smaller read-outs, where the rescaling is not enough, training has to move the attention.
 #
 # ## How large must the read-out be?
 #
-# Near the critical read-out and below it, the token attends almost only to itself on the plateau. The gradient by its own score changes sign where the predicted probability of its own label exceeds
+# Near the critical read-out and below it, the token attends almost only to itself on the plateau. The gradient with respect to its own score changes sign where the predicted probability of its own label exceeds
 # that of any other by $D = q - (1 - q)/(n - 1)$, with $q$ the plateau's accuracy. The read-out at which this happens is the critical read-out,
 # $c^* = \log\big((1 + D(L - 1)) / (1 - D)\big)$.
 
@@ -250,7 +250,7 @@ undecided = (
 )
 say(
     f"Scores grow in phases, and in the regime of Theorem 4.3 training takes {first.steps:,.0f} steps where the theorem allows "
-    f"{show.in_tex(first.promised)}. Attention is not learnt there: when every label is right, the label-determining token gets {excess:.2g} % more "
+    f"{show.in_tex(first.promised)}. Attention barely moves there: when every label is right, the label-determining token gets {excess:.2g} % more "
     f"than uniform attention, and the read-out does the rest. "
     f"From scratch both matrices reach {ends.mean():.1f} % in {settings.steps:,} steps{undecided}, "
     f"with {last.attention.mean():.2f} of the attention on that token. "
@@ -272,7 +272,7 @@ say(
 #   or at least $\delta$.
 # - Assumption 4.4: the probability of every set of $n$ tokens is 0 or at least $\delta$.
 #
-# With $v$ up to any token $k$ instead, the sketch of the proof says that the slope is never positive on sequences where another token than $k$ determines
+# With $v$ up to any token $k$ instead, the sketch of the proof says that the slope is never positive on sequences where a token other than $k$ determines
 # the label. The second table has a counter-example: the list $(b, k, a)$ and the sequence $(b, k, a, t)$.
 
 # %%

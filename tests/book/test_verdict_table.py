@@ -120,7 +120,7 @@ def test_answers_lead_to_their_chapters():
         "question grammar &lt;hmm&gt;",
         "Is larger &lt;is&gt; better? ✓ supported : smaller +3.0 points; the paper: +4.6 "
         "– not testable : no room 0.5",
-        "Are longer ones? – – not testable : no room 0.5",
+        "Are longer ones? not run – not testable : no room 0.5",
     ]
     assert 'href="chapters/02_a.html"' in html
 

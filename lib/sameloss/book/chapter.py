@@ -23,6 +23,7 @@ from sameloss.studies.drawing import download, use_style
 from sameloss.studies.names import column_head, display_name
 from sameloss.studies.page import Page, Study
 from sameloss.studies.parameters import parameters_in
+from sameloss.studies.statement import Judgement
 from sameloss.studies.verdict import chance_in_words
 
 MOST_STAGES = 30
@@ -133,7 +134,9 @@ def glue_findings(answers: pd.DataFrame, conclusion: str, statements: pd.DataFra
     glue("findings-front", HTML(verdict_table.findings(answers, "chapters/")), display=False)
     glue("conclusion", HTML(verdict_table.paragraphs(conclusion)), display=False)
     glue("claim-counts", verdict_table.counted(answers.direction), display=False)
-    glue("theory-counts", verdict_table.counted(statements.verdict), display=False)
+    holds, corrected = ((statements.verdict == word).sum() for word in (Judgement.HOLDS, Judgement.CORRECTED))
+    theory = f"of {len(statements)}, {holds} hold as printed and {corrected} only as corrected"
+    glue("theory-counts", theory, display=False)
 
 
 def _show_sentence(

@@ -195,7 +195,7 @@ def findings(answers: pd.DataFrame, folder: str = "") -> str:
     languages = list(dict.fromkeys(answers.language))
     rows = []
     for (question, page), asked in answers.groupby(["question", "page"], sort=False):
-        cells = dict.fromkeys(languages, "–")
+        cells = dict.fromkeys(languages, "not run")
         for row in asked.itertuples():
             published = "" if row.published == "–" else f"; the paper: {row.published}"
             why = escape(f": {row.size}" if row.size else "")

@@ -61,6 +61,8 @@ WIDEST_IN = 8.8
 
 def panels(count: int, width: float = 3.5) -> list[Axes]:
     """Axes of at most `width` inches each: up to three in a row, four in a square."""
+    if not count:
+        return []
     columns = 2 if count == 4 else min(count, 3)
     rows, width = -(-count // columns), min(width * columns, WIDEST_IN)
     _, axes = plt.subplots(rows, columns, figsize=(width, 3.1 * rows), squeeze=False)

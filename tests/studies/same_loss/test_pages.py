@@ -11,6 +11,7 @@ from sameloss.store.store import Store
 from sameloss.studies.same_loss import pages
 from sameloss.studies.same_loss.experiment import PRESETS, STAND_IN
 from sameloss.studies.same_loss.pages import STUDY, RecordPage, preset_of
+from sameloss.studies.same_loss.tables import PAGES
 
 
 @pytest.fixture(autouse=True)
@@ -156,19 +157,35 @@ def test_a_record_grows_by_main_comparisons_before_all_others(tmp_path, monkeypa
     assert len(runs) == len(set(runs))
     assert set(runs) == {run for draw in page.config.replicates() for run in draw.runs()}
     main, others = (parts[f"grammar, draw 4{more}"] for more in ("", ": treatments and other algorithms"))
-    for done in ([], main[1:], main, main + others[1:], main + others):
+    for done, expected, draws in (
+        ([], [], 0),
+        (main[1:], [], 0),
+        (main, main, 1),
+        (main + others[1:], main, 1),
+        (main + others, main + others, 1),
+    ):
         monkeypatch.setattr(Store, "has", lambda _, run, done=set(done): run in done)
-        expected = [] if len(done) < len(main) else main if len(done) < len(main + others) else main + others
         assert set(page.runs()) == set(expected)
-        assert page.seeds == bool(expected)
+        assert page.seeds == draws
 
 
 def test_figures_show_the_record_unless_a_reader_changes_the_runs(monkeypatch):
-    """Without a record of the page's questions they show its own runs, too."""
-    monkeypatch.setattr(pages, "recorded_answers", lambda: pd.DataFrame({"question": ["flatness by size"]}))
-    assert opened("04_flatness", workers=1, max_hours=30.0).shows_record
+    """Or unless it lacks the main row of a question: a slope between sizes needs no treatment."""
+    recorded = pd.DataFrame({"question": [*PAGES["04_flatness"], "flatness as a cause"], "row": "main"})
+    recorded.loc[recorded.question == "flatness as a cause", "row"] = "between sizes"
+    monkeypatch.setattr(pages, "recorded_answers", lambda: recorded)
+    monkeypatch.setattr(pages, "recorded_measurements", lambda: recorded.assign(value=1.0))
+    page = opened("04_flatness", workers=1, max_hours=30.0)
+    assert page.shows_record
+    assert page.shown[1] is recorded
+    assert "of recorded runs." in page.source
     for given in ({"preset": "smoke"}, {"size": "d24"}, {"seeds": 3}, {"language": "hmm"}):
         page = opened("04_flatness", **given)
         assert not page.shows_record
         assert page.about in page.source
     assert not opened("a4_algorithms").shows_record
+
+
+def test_a_book_without_records_shows_the_pages_own_runs():
+    assert pages.recorded_answers().empty
+    assert not opened("04_flatness").shows_record

@@ -25,7 +25,7 @@ STATEMENTS = {
     "label-gradient": Statement("Section 4.3.2", "∂ℒ/∂w at the label-determining token is never positive."),
     "sketch": Statement(
         "Section 4.3.2, proof sketch",
-        "The directional derivative along v is at most 0 where another token than k determines the label.",
+        "The directional derivative along v is at most 0 where a token other than k determines the label.",
         "True if v ends at k*: where a token before k* determines the label, it is predicted correctly.",
     ),
     "order": Statement("Section 4.3.2", "Scores in the order of the list classify every sequence."),

@@ -32,7 +32,7 @@ LITTLE_ACCURACY = 2.0
 MOST_ADVERSARIAL_KL = 2.0
 """An adversary's models count as having AdamW's loss up to this multiple of AdamW's final KL."""
 
-ONE_DRAW = "only one draw so far"
+ONE_DRAW = "one draw has no interval"
 """Why an effect of a single replicate is not testable."""
 
 POINTS, LOG_ODDS, RATIO, SLOPE = "points", "log-odds a doubling", "ratio", "points a factor e"
@@ -264,7 +264,8 @@ def verdict(
     if np.isnan(low):
         reason = reason or ONE_DRAW
     if published is not None and low <= 0 <= high and high - low > abs(published):
-        reason = reason or "the interval is wider than the published effect"
+        beside = "" if low <= published <= high else ", which lies outside it"
+        reason = reason or f"the interval is wider than the published effect{beside}"
     if reason is not None:
         return {"direction": "not testable", "size": None, "reason": reason}
     supported, against = low > 0, high < 0
@@ -320,7 +321,9 @@ def _kl_change(first: pd.Series, second: pd.Series) -> float:
 
 def _moved(change: float) -> str | None:
     """Why two models cannot be compared, if their log KLs differ too much."""
-    return f"their KLs differ {np.exp(change):.1f}-fold" if change > np.log1p(MOST_KL_CHANGE) else None
+    return (
+        f"their KLs differ by a factor of {np.exp(change):.2f}" if change > np.log1p(MOST_KL_CHANGE) else None
+    )
 
 
 def _under_other_conditions(m: Measurements, quantity: Quantity, reason: str | None = None) -> Iterator[Row]:
@@ -347,7 +350,11 @@ def _no_better_than_tokens(m: Measurements) -> str | None:
     ends = [m.end(name, ACCURACY) for name in m.family]
     best = max(ends, key=lambda end: float(end.mean()))
     lead = paired((best - m.value(BASELINE, TOKENS)).dropna().to_numpy())
-    return "no trained model reads significantly more than one-hot tokens do" if lead.low <= 0 else None
+    return (
+        "no probe of a trained model is significantly better than one of one-hot tokens"
+        if lead.low <= 0
+        else None
+    )
 
 
 # The questions.

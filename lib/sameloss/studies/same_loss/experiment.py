@@ -863,6 +863,6 @@ GPU_HOUR = replace(
     measured=Measures(features=None, train=5000, many_labels=5000),
     language_sentences=20_000,
 )
-"""The paper's 235M in an hour of an H100, to see every figure: too few steps to saturate."""
+"""The paper's 235M in half an hour of an H200, to see every figure: too few steps to saturate."""
 
 PRESETS = {preset.name: preset for preset in (SMOKE, LAPTOP, WORKSTATION, PRETRAINED, GPU_HOUR, GPU, PAPER)}

@@ -140,11 +140,12 @@ def effects(rows: pd.DataFrame, ax: Axes, title: str = "") -> Axes:
     if isinstance(ax.figure, Figure):
         ax.figure.set_figheight(max(ax.figure.get_figheight(), 0.8 + 0.24 * len(rows)))
     ax.axvline(1.0 if ratio else 0.0, color="0.35", ls="--", lw=1)
-    for published in rows[rows.row == "main"].published.dropna():
-        ax.axvline(published, color=PAPER, ls=":", lw=1.5)
-        ax.text(published, 0.6, "the paper", color=PAPER, ha="center", fontsize="small")
+    published = rows[rows.row == "main"].published.dropna()
+    for effect in published:
+        ax.axvline(effect, color=PAPER, ls=":", lw=1.5)
+        ax.text(effect, 0.6, " the paper", color=PAPER, fontsize="small")
     ax.set(title=title, xlabel="ratio of traces" if ratio else "points of accuracy")
-    ax.set_ylim(0.5 - len(rows), 1.1 if rows.published.notna().any() else 0.5)
+    ax.set_ylim(0.5 - len(rows), 1.1 if len(published) else 0.5)
     if ratio:
         ax.set_xscale("log")
         plain_log_axis(ax.xaxis, pd.concat([rows.low, rows.high, pd.Series([1.0])]).dropna())
@@ -154,7 +155,7 @@ def effects(rows: pd.DataFrame, ax: Axes, title: str = "") -> Axes:
 def effects_by_language(rows: pd.DataFrame) -> None:
     """Draw `effects` in a panel for each language; nothing if there are none."""
     groups = dict(list(rows.groupby("language", sort=False)))
-    for (name, part), ax in zip(groups.items(), panels(len(groups), width=6) if groups else [], strict=True):
+    for (name, part), ax in zip(groups.items(), panels(len(groups), width=6), strict=True):
         effects(part, ax, LANGUAGES[name])
 
 

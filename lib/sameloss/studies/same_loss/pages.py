@@ -1,6 +1,6 @@
 """The pages of this study: their parameters, and the models they compare."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,10 +15,10 @@ from sameloss.languages.pretrained import HubTeacherSpec
 from sameloss.store.store import Run
 from sameloss.studies.page import LAST, Page, PageSpec, Study
 from sameloss.studies.parameters import OF_EVERY_PAGE, Parameter
-from sameloss.studies.recorded import recorded
+from sameloss.studies.recorded import record_in_words, recorded, records
 from sameloss.studies.same_loss.claims import answers
 from sameloss.studies.same_loss.estimators import estimator_comparison, identity, reparametrisation
-from sameloss.studies.same_loss.experiment import PRESETS, STAND_IN, Experiment, Replicate
+from sameloss.studies.same_loss.experiment import COLUMNS, PRESETS, STAND_IN, Experiment, Replicate
 from sameloss.studies.same_loss.languages import language_runs
 from sameloss.studies.same_loss.tables import PAGES
 
@@ -83,24 +83,31 @@ class ExperimentPage(Page[Experiment]):
         return answers(self.table, PAGES[self.name])
 
     @cached_property
-    def shows_record(self) -> bool:
-        """Whether figures show the record: all runs are the default ones, and it has the page's questions."""
-        default = ExperimentPage(self.name, PRESETS["laptop"], self.store)
-        has = recorded_answers().question.isin(PAGES[self.name]).any()
-        return bool(has) and self.runs() == default.runs()
+    def _record(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        return recorded_measurements(), recorded_answers()
 
     @cached_property
+    def shows_record(self) -> bool:
+        """Whether figures show the record: it has the page's questions, and the runs are the default ones."""
+        _, recorded = self._record
+        asked = set(recorded[recorded.row == "main"].question)
+        return set(PAGES[self.name]) <= asked and self.runs() == STUDY.open(self.name, {}, self.store).runs()
+
+    @property
     def shown(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Measurements and answers in the figures: of the record, or of the runs that a reader chose."""
-        if self.shows_record:
-            return recorded_measurements(), recorded_answers()
-        return self.table, self.answers
+        return self._record if self.shows_record else (self.table, self.answers)
 
     @property
     def source(self) -> str:
         """Where `shown` comes from, in words."""
         runs = "recorded runs" if self.shows_record else f"this page's own runs ({self.about})"
-        return f"From here on, figures and answers are those of {runs}."
+        return f"Figures and answers below are those of {runs}."
+
+    @property
+    def provenance(self) -> str:
+        """Provenance of `shown`, in words; `close` prints that of the page's own runs."""
+        return "\n\n".join(map(record_in_words, _recorded())) if self.shows_record else self.source
 
     @property
     def about(self) -> str:
@@ -112,17 +119,21 @@ class ExperimentPage(Page[Experiment]):
 
 
 class RecordPage(ExperimentPage):
-    """The record of Part I, which grows by parts of one draw: main comparisons, then all of them."""
+    """The record of Part I, in parts: a draw's main comparisons, then its treatments and algorithms."""
 
-    def _draws(self) -> list[list[Replicate]]:
-        """Return each draw without and with treatments and other algorithms."""
+    def _draws(self) -> Iterator[tuple[Replicate, Replicate]]:
+        """Yield each draw without and with treatments and other algorithms."""
         main = replace(self.config, algorithms=(), treated_models=())
-        return [list(pair) for pair in zip(main.replicates(), self.config.replicates(), strict=True)]
+        return zip(main.replicates(), self.config.replicates(), strict=True)
 
     def finished(self) -> list[Replicate]:
-        """Return the draws whose main comparisons are all in the store, with the others if these are, too."""
-        done = [[r for r in draw if all(map(self.store.has, r.runs()))] for draw in self._draws()]
-        return [draw[-1] for draw in done if draw]
+        """Return what the store has of each draw: all, or the main comparisons, or nothing."""
+
+        def stored(draw: Replicate) -> bool:
+            return all(map(self.store.has, draw.runs()))
+
+        largest = (next(filter(stored, (whole, main)), None) for main, whole in self._draws())
+        return [draw for draw in largest if draw]
 
     def parts(self) -> dict[str, list[Run]]:
         first, last = {}, {}
@@ -157,8 +168,12 @@ def recorded_answers() -> pd.DataFrame:
 
 
 def _recorded_tables() -> list[pd.DataFrame]:
-    tables = [recorded("measurements", preset) for preset in ("workstation", "pretrained")]
-    return [table.fillna({"task": "", "reading": ""}) for table in tables if len(table)]
+    tables = [recorded("measurements", preset) for preset in _recorded()]
+    return [table.fillna({"task": "", "reading": ""}) for table in tables] or [pd.DataFrame(columns=COLUMNS)]
+
+
+def _recorded() -> list[str]:
+    return [preset for preset in ("workstation", "pretrained") if preset in records()]
 
 
 # Parameters of pages.

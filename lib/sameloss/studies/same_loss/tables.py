@@ -31,9 +31,9 @@ QUESTIONS = {
     "lookup": "Is a lookup table, whose loss is optimal, worse than every trained model?",
     "adversary": "At equal KL, is an adversary's model worse?",
     "flatness by adversary": "At equal KL, is an adversary's model sharper?",
-    "flatness by regularisers": "Does SAM find flatter models?",
-    "accuracy by regularisers": "Does SAM find more accurate models?",
-    "mask rate": "Does a mask rate of 15 % change accuracy by little?",
+    "flatness by regularisers": "At equal KL, does SAM find flatter models?",
+    "accuracy by regularisers": "At equal KL, does SAM find more accurate models?",
+    "mask rate": "Does a mask rate of 15 % change accuracy by less than two points?",
     "post-LN": "What does post-LN change?",
 }
 
@@ -48,7 +48,7 @@ PAGES = {
 """Which page asks which questions."""
 
 LANGUAGES = {"grammar": "grammar", "hmm": "hidden Markov model", "opt": "OPT stand-in"}
-LANGUAGES["pretrained"] = "text of a language model"
+LANGUAGES["pretrained"] = "generated text"
 
 
 def model_name(name: str) -> str:
@@ -145,18 +145,18 @@ def conditions_in_words(note: str) -> str:
     """Return under which other conditions the direction is the opposite.
 
     >>> conditions_in_words("against: other rate, at the largest common KL")
-    'the opposite at the other learning rate and at the largest common KL'
+    'reversed at the other learning rate and at the largest common KL'
     """
     for name, words in CONDITIONS.items():
         note = note.replace(name, words)
     *most, last = note.partition(": ")[2].split(", ")
-    return f"the opposite {' and '.join(filter(None, [', '.join(most), last]))}"
+    return f"reversed {' and '.join(filter(None, [', '.join(most), last]))}"
 
 
 SIZES = {
     "smaller": "smaller than published",
     "larger": "larger than published",
-    "imprecise": "of uncertain size",
+    "imprecise": "effect size imprecise",
 }
 
 
@@ -244,14 +244,12 @@ def chance_in_words(answers: pd.DataFrame) -> str:
     if judged.empty:
         return "No comparison has an interval, which takes two draws."
     none = (judged.unit == RATIO).astype(float)  # a ratio of one
-    beyond = (judged.low > none) | (judged.high < none)
-    main = judged.row == "main"
-    aside = (beyond & main & (judged.direction == "not testable")).sum()
-    but = f" ({aside} of them not testable for another reason)" if aside else ""
+    main, favours, opposes = judged.row == "main", judged.low > none, judged.high < none
     return (
-        f"Of {main.sum()} main comparisons with an interval {(beyond & main).sum()} exclude zero effect{but} "
-        f"in either direction; with controls, {beyond.sum()} of {len(judged)}, of which chance alone would "
-        f"make about {0.05 * len(judged):.0f}. Rows that share models are not independent."
+        f"Of {main.sum()} main comparisons with an interval, {(favours & main).sum()} lie in favour of the "
+        f"paper and {(opposes & main).sum()} against it; of {len(judged)} with controls, {favours.sum()} and "
+        f"{opposes.sum()}, where chance alone would make about {0.025 * len(judged):.0f} of each. Rows that "
+        "share models are not independent."
     )
 
 
@@ -336,6 +334,8 @@ def predictor_table(table: pd.DataFrame) -> pd.DataFrame:
     ends, rows = _ends_by_algorithm(table), []
     measures = [name for name in ends if name in ("kl", *MEASURES.values()) and ends[name].notna().any()]
     for language, part in ends.groupby("language", sort=False):
+        if part.groupby("replicate").size().max() < 2:  # one algorithm has no order
+            continue
         for name in measures:
             replicates = part.groupby("replicate")[[name, "accuracy"]]
             correlations = -replicates.apply(lambda pair: pair.corr("spearman").iloc[0, 1])
@@ -365,9 +365,10 @@ STATEMENTS = {
 BEGINNINGS = {
     "supported": ("Found", "", ""),
     "against": ("Found, against the paper", "It is not true here ", "that "),
-    "unclear": ("Unclear", "These runs neither show nor exclude ", "that "),
+    "unclear": ("Unclear", "It remains open ", "whether "),
     "not testable": ("Not testable", "These runs cannot tell ", "whether "),
-    "missing": ("Not testable yet", "There are too few draws so far to say ", "whether "),
+    "one draw": ("Not testable yet", "One draw is too few to say ", "whether "),
+    "absent": ("Not compared", "These runs have no models to say ", "whether "),
 }
 """Label, beginning and conjunction of a sentence about each direction."""
 
@@ -390,18 +391,31 @@ def conclusion(answers: pd.DataFrame, questions: Iterable[str]) -> str:
             several = "; ".join(
                 f"on the {where} {effect}" for where, effect in zip(places, found, strict=True)
             )
-            one = f"on the {places[0]}, {statement}: {found[0]}"
+            one = f"{statement} on the {places[0]}: {found[0]}"
+            if direction == "supported":
+                one = f"on the {places[0]}, {statement}: {found[0]}"
             said[str(direction)].append(one if len(found) == 1 else f"{statement}: {several}")
-        said["missing"] += [STATEMENTS[question]] if rows.empty else []
+        if rows.empty:
+            said["one draw" if question in set(main.question) else "absent"].append(STATEMENTS[question])
     paragraphs = []
     for direction, (label, beginning, conjunction) in BEGINNINGS.items():
         words = [f"{conjunction}{statement}" for statement in said[direction]]
         if not conjunction:
             words = [". ".join(statement[0].upper() + statement[1:] for statement in words)] if words else []
         paragraphs += [f"**{label}.** {beginning}{'; or '.join(words)}."] if words else []
+    opposite = answers[(answers.direction == "against") & answers.question.isin(questions)]
+    rows = [
+        f"{STATEMENTS[row.question]} (on the {LANGUAGES[row.language]}, {row_name(row)}: "
+        f"{effect_in_words(row)})"
+        for _, row in opposite[opposite.row != "main"].iterrows()
+    ]
+    label = "**Against the paper, in other comparisons.** The opposite of these claims was measured:"
+    paragraphs += [f"{label} {'; '.join(rows)}."] if rows else []
     if not main.empty:
         draws = main.groupby("language", sort=False).replicates.max().astype(int)
-        counts = [f"{n} draw{'s' * (n != 1)} of the {LANGUAGES[str(name)]}" for name, n in draws.items()]
+        counts = [
+            f"at most {n} draw{'s' * (n != 1)} of the {LANGUAGES[str(name)]}" for name, n in draws.items()
+        ]
         effects = [question for question in questions if question != "mask rate"]  # whose claim is none
         chance = chance_in_words(answers[answers.question.isin(effects)]) if effects else ""
         paragraphs.append(f"**How sure.** This rests on {' and '.join(counts)}. {chance}".rstrip())
@@ -523,9 +537,8 @@ def rate_finding(answers: pd.DataFrame, table: pd.DataFrame) -> str:
     """Return what the learning rate alone does to the trace."""
     if (factor := rate_factor(answers, table)) is None:
         return "These runs have one learning rate."
-    return "At equal size and KL, dividing the learning rate by {:g} multiplies the trace by {:.1f}.".format(
-        *factor
-    )
+    where = _where(main_answer(answers, "flatness by rate"), answers, "at equal size and KL")
+    return f"{where}, dividing the learning rate by {factor[0]:g} multiplies the trace by {factor[1]:.1f}."
 
 
 def trace_finding(answers: pd.DataFrame, table: pd.DataFrame, control: str = "") -> str:
@@ -556,7 +569,7 @@ def correlation_finding(answers: pd.DataFrame) -> str:
         for language, slope in slopes.items()
     ]
     changes = " and ".join(effects)
-    return f"Across sizes, accuracy changes with each e-fold (2.7-fold) drop in the trace by {changes}."
+    return f"Across sizes, each e-fold (2.7-fold) drop in the trace goes with {changes}."
 
 
 def algorithm_finding(
