@@ -184,11 +184,11 @@ def test_a_large_number_in_tex():
 
 def test_findings_have_the_numbers_of_their_figures(tables):
     assert show.scores_finding(tables) == (
-        "At 3 of the 3 read-outs shown the token's own score leads at first; "
-        "at 3 the scores end in the order of the list."
+        "Of the 3 read-outs shown, the token's own score leads at first at 3, "
+        "and the scores end in the order of the list at 3."
     )
     turned = tables.curves.assign(w1=tables.curves.wo, w3=tables.curves.wo)
-    assert show.scores_finding(replace(tables, curves=turned)).startswith("At 0 of the 3 read-outs")
+    assert show.scores_finding(replace(tables, curves=turned)).endswith(" at 0.")
     assert "at c = 10, 77 % of the attention." in show.attention_finding(tables)
     assert "takes 2 times the time that it takes half a unit above it (L = 40)" in (
         show.critical_finding(tables)

@@ -166,8 +166,8 @@ def scores_finding(tables: Tables) -> str:
     first = sum(scores.iloc[0].idxmax() == tables.entries[-2] for scores in drawn)
     listed = sum(scores.iloc[-1].is_monotonic_decreasing for scores in drawn)
     return (
-        f"At {first} of the {len(drawn)} read-outs shown the token's own score leads at first; "
-        f"at {listed} the scores end in the order of the list."
+        f"Of the {len(drawn)} read-outs shown, the token's own score leads at first at {first}, "
+        f"and the scores end in the order of the list at {listed}."
     )
 
 
