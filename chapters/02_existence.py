@@ -312,8 +312,7 @@ told = (
     "Difference in accuracy between the largest and the smallest model: the main comparison, and five others."
 )
 glue("figure-size", drawing.picture(ax.figure, told), display=False)
-others = front[front.row.isin(["main", "features as they are", "fine-tuned", "untrained"])]
-others = zip(others.apply(tables.row_name, axis=1), others.apply(tables.effect_in_words, axis=1), strict=True)
+others = zip(front.apply(tables.row_name, axis=1), front.apply(tables.effect_in_words, axis=1), strict=True)
 glue("effects-size", "; ".join(f"{name}: {effect}" for name, effect in others), display=False)
 
 # %% [markdown]

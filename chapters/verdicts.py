@@ -128,7 +128,8 @@ render(theory.sort_values("page", kind="stable")[columns])
 from sameloss.book.chapter import glue_findings
 
 judged = answers[answers.direction != "not judged"]
-glue_findings(tables.findings(judged), tables.conclusion(answers, tables.STATEMENTS), theory)
+conclusion = f"{tables.in_short(answers)}\n\n{tables.conclusion(answers, tables.STATEMENTS)}"
+glue_findings(tables.findings(judged), conclusion, theory)
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT

@@ -17,6 +17,7 @@ from sameloss.studies.same_loss.tables import (
     chance_in_words,
     conclusion,
     correlation_finding,
+    in_short,
     pretrained_in_words,
     rate_finding,
     size_finding,
@@ -163,6 +164,15 @@ def test_a_conclusion_says_what_was_found_and_what_was_not():
         "**Not testable yet.** One draw is too few to say whether larger"
     )
     assert conclusion(answers(planted()), ["flatness by rate"]) == ""  # it is not judged
+
+
+def test_a_summary_says_whether_the_main_claim_holds():
+    assert in_short(answers(planted(size=3.0))).startswith(
+        "**In short.** At this scale larger models are more"
+    )
+    assert "main claim" not in in_short(answers(planted(size=3.0)))
+    assert in_short(answers(planted())).endswith("accurate at equal KL, is not settled.")
+    assert in_short(answers(planted(size=-1.0))).endswith("accurate at equal KL, does not hold.")
 
 
 def test_titles_of_figures_follow_the_data():

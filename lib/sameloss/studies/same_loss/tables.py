@@ -422,6 +422,18 @@ def conclusion(answers: pd.DataFrame, questions: Iterable[str]) -> str:
     return "\n\n".join(paragraphs)
 
 
+def in_short(answers: pd.DataFrame) -> str:
+    """Return what is supported on some language, and whether the paper's main claim is, as Markdown."""
+    main = answers[answers.row == "main"]
+    supported, against = (set(main[main.direction == word].question) for word in ("supported", "against"))
+    claims = [statement for question, statement in STATEMENTS.items() if question in supported]
+    words = f"At this scale {', and '.join(claims)}." if claims else "No claim of the paper is supported yet."
+    if "size" not in supported:
+        state = "does not hold" if "size" in against else "is not settled"
+        words += f" The paper's main claim, that {STATEMENTS['size']}, {state}."
+    return f"**In short.** {words}"
+
+
 def _effect_with_conditions(row: pd.Series) -> str:
     """Return an effect, and where the opposite holds."""
     return effect_in_words(row) + (
