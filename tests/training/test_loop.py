@@ -1,5 +1,6 @@
 """The training loop: schedule, optimisers, micro-batches, resumption, divergence, execution, processes."""
 
+import math
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
@@ -16,6 +17,7 @@ from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.store.store import Store
 from sameloss.training.corpus import Corpus, write_corpus
 from sameloss.training.loop import ALONE, PLAIN, Execution, Optimisation, Process, make_optimiser, pretrain
+from sameloss.training.objectives import Losses, plain_loss
 
 SETTINGS = Optimisation(steps=30, batch=16, lr=1e-2, weight_decay=0.1)
 
@@ -72,6 +74,26 @@ def test_a_diverging_run_stops_before_the_weights_are_spoiled(corpus):
     settings = Optimisation(steps=50, batch=16, lr=1e30)
     with pytest.raises(NonFiniteLoss, match=r"loss is nan at step \d+ with lr = "):
         list(pretrain(model, make_optimiser(model, settings), lambda s: corpus.batch(0, s, 16), settings))
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_a_penalty_that_diverges_stops_before_the_weights_are_spoiled(corpus, passes):
+    """The masked loss is finite; with SAM only the loss uphill has the penalty."""
+    model, calls = new_model(), []
+    before = [p.detach().clone() for p in model.parameters()]
+    settings = Optimisation(steps=2, batch=16, lr=0.01, sam_radius=0.05 if passes == 2 else 0.0)
+
+    def loss(forward, batch):
+        masked = plain_loss(forward, batch).masked
+        calls.append(masked)
+        return Losses(masked * (math.nan if len(calls) == passes else 1.0), masked)
+
+    optimiser = make_optimiser(model, settings)
+    with pytest.raises(NonFiniteLoss, match="loss is nan at step 1 "):
+        list(
+            pretrain(model, optimiser, lambda s: corpus.batch(0, s, 16), settings, loss_at=lambda step: loss)
+        )
+    assert all(map(torch.equal, model.parameters(), before))
 
 
 @pytest.mark.parametrize(

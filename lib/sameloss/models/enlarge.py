@@ -73,8 +73,8 @@ def deepen(
     Args:
         model: the small encoder.
         layers: number of blocks of the result.
-        filling: of the added blocks' matrices other than output matrices: `zeros`, which get no gradient
-            (see `grow`), or `initial` for N(0, 0.02²). Biases are 0 and LayerNorms the identity either way.
+        filling: of the added blocks' matrices other than output matrices: `zeros`, which get no gradient (see
+            `Filling`), or `initial` for N(0, 0.02²). Biases are 0 and LayerNorms the identity either way.
         generator: of the initial matrices, on the CPU.
 
     """
@@ -145,7 +145,7 @@ def _replicated(name: str, value: Tensor, ratio: int, tied: Tying) -> Tensor:
 
 
 def _built(model: Encoder, shape: EncoderShape, state: dict[str, Tensor]) -> Encoder:
-    """Build an encoder from a shape and weights, with everything else as in `model`."""
+    """Build an encoder from a shape and weights, with the norm and mode of `model`, without dropout."""
     with torch.device("meta"):  # draws no random numbers
         large = Encoder(shape, len(model.head_bias), len(model.position.weight), norm=model.norm)
     large.load_state_dict(state, assign=True)

@@ -226,8 +226,7 @@ class Calibration(Run):
             family = hmm_family(self.shape)
         else:
             family = pcfg_family(self.shape, cast(float, self.mean_length))
-        options = {"sentences": self.sentences, "seed": self.seed}
-        tried = calibrate(family, self.entropy, self.concentrations, tolerance=0.005, **options)
+        tried = calibrate(family, self.entropy, self.concentrations, sentences=self.sentences, seed=self.seed)
         rows = [{"concentration": t.concentration, **t.entropy._asdict()} for t in tried]
         pd.DataFrame(rows).to_csv(folder / "tried.csv", index=False)
 

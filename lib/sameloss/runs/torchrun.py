@@ -63,14 +63,15 @@ def launch(run: Any, folder: Path, root: Path, processes: int) -> None:
         job = Path(private) / "job.pickle"
         job.write_bytes(pickle.dumps((run, folder, root)))
         done = _torchrun(job, processes)
-        for fault in sorted(job.parent.glob(FAULT.format(rank="*")), key=lambda path: path.stat().st_mtime):
-            raise pickle.loads(fault.read_bytes())
+        faults = sorted(job.parent.glob(FAULT.format(rank="*")), key=lambda path: path.stat().st_mtime)
+        if faults:
+            raise pickle.loads(faults[0].read_bytes())
+    sys.stderr.write(done.stderr)
     if done.returncode:
         raise StoreError(
             f"The {processes} processes of a training ended with code {done.returncode} and without an "
             "explanation, perhaps for lack of memory. Run again to resume from the last saved state."
         )
-    sys.stderr.write(done.stderr)
 
 
 def _torchrun(job: Path, processes: int) -> subprocess.CompletedProcess[str]:

@@ -565,11 +565,10 @@ def with_ancestors(runs: Iterable[Run]) -> list[Run]:
     ordered: dict[str, Run] = {}
 
     def visit(run: Run) -> None:
-        name = f"{run.kind}/{run.key}"
-        if name not in ordered:
+        if run.key not in ordered:
             for parent in run.parents():
                 visit(parent)
-            ordered[name] = run
+            ordered[run.key] = run
 
     for run in runs:
         visit(run)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import NamedTuple, cast
 
 import torch
@@ -249,20 +250,21 @@ def pretrain(
             for group in optimiser.param_groups:
                 group["lr"] = lr
             parts = execution.parts(batch, micro_batch, model.max_length)
-            loss = process.mean(_set_gradient(forward, loss_at(step), parts, execution))
-            if not math.isfinite(loss):
-                raise NonFiniteLoss(f"The loss is {loss} at step {step + 1} with lr = {lr:.3g}")
+            loss, total = map(process.mean, _set_gradient(forward, loss_at(step), parts, execution))
             if settings.sam_radius:
                 with _sam_ascent(model, settings.sam_radius):
-                    _set_gradient(forward, loss_at(step), parts, execution)
+                    total += process.mean(_set_gradient(forward, loss_at(step), parts, execution)[1])
+            if not math.isfinite(loss + total):
+                worst = total if math.isfinite(loss) else loss
+                raise NonFiniteLoss(f"The loss is {worst} at step {step + 1} with lr = {lr:.3g}")
             optimiser.step()
             yield TrainingStep(step + 1, loss, lr)
 
 
-def _set_gradient(model: nn.Module, loss: BatchLoss, parts: list[Batch], execution: Execution) -> float:
-    """Set the gradient of the mean loss over a batch, and return its masked loss."""
+def _set_gradient(model: nn.Module, loss: BatchLoss, parts: list[Batch], execution: Execution) -> list[float]:
+    """Set the gradient of the mean loss over a batch; return its masked loss and its loss with penalties."""
     model.zero_grad(set_to_none=not execution.compiled)
-    size, masked = sum(len(part.targets) for part in parts), []
+    size, means = sum(len(part.targets) for part in parts), []
     for part in parts:
         weight = len(part.targets) / size
         more = part is not parts[-1]  # gradients are exchanged once, after the last part
@@ -270,8 +272,8 @@ def _set_gradient(model: nn.Module, loss: BatchLoss, parts: list[Batch], executi
             with torch.autocast(part.masked.device.type, torch.bfloat16, enabled=execution.autocast):
                 losses = loss(model, part)
             (losses.total * weight).backward()
-        masked.append(losses.masked.detach() * weight)
-    return float(sum(masked))  # synchronises only here
+        means.append(torch.stack([losses.masked.detach(), losses.total.detach()]) * weight)
+    return reduce(torch.add, means).tolist()  # synchronises only here
 
 
 @contextmanager

@@ -516,7 +516,8 @@ class Settings(Config):
     def stage_eval_steps(self) -> tuple[int, ...]:
         """Steps of the last stage at which the model is stored and evaluated."""
         count = self.stage_evaluations
-        return tuple(round(self.last_steps * number / count) for number in range(1, count + 1))
+        steps = {max(1, round(self.last_steps * number / count)) for number in range(1, count + 1)}
+        return tuple(sorted(steps))
 
     def stage_operators(self, way: str, stage: int) -> tuple[Operator, ...]:
         """The operators that a way to stack tries in a stage, 1 for the first that grows."""

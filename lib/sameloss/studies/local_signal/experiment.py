@@ -140,7 +140,7 @@ class SignalConfig(Config):
     lr: float = param("learning rate of w; None: the preset's", 0.1, kind=float)
     length: float = 1e-6  # of the first filter
     batch: int = param("fresh images a step; None: the preset's", 500, most=100_000)
-    steps: int = param("of stochastic descent; None: the preset's", 3000, most=1_000_000)
+    steps: int = param("of stochastic descent; None: the preset's", 3000, least=EARLY + 1, most=1_000_000)
     seeds: int = param("of stochastic descent; None: the preset's", 3, least=2, most=MOST_SEEDS)
     starts: int = param(
         "of tangent kernels, for every number of filters; None: the preset's", 40, least=2, most=10_000,

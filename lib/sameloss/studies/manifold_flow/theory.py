@@ -295,8 +295,8 @@ def tangent_projection(population: Population, theta: Point, rank: int, scale: T
     _, singular, rows = torch.linalg.svd(jacobian, full_matrices=False)
     if (here := int((singular > RANK_TOLERANCE * singular[0]).sum())) != rank:
         raise ManifoldError(
-            f"The Hessian's rank is {here} here and {rank} at the start, so the minimisers are no "
-            "manifold of one dimension (Assumption 3.1); start elsewhere or stop earlier."
+            f"The Hessian's rank is {here} here and {rank} at the start, so the minimisers form no "
+            "manifold of constant dimension (Assumption 3.1); start elsewhere or stop earlier."
         )
     normal = rows[:rank]
     return torch.eye(len(theta), dtype=theta.dtype) - normal.T @ normal

@@ -215,9 +215,9 @@ class Experiment(Config):
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Steps of the descents, scaled to the longest one."""
-        longest = self.descent_steps[-1]
-        return tuple(round(steps * (self.steps or longest) / longest) for steps in self.descent_steps)
+        """Steps of the descents, scaled to the longest one, each once."""
+        scale = (self.steps or self.descent_steps[-1]) / self.descent_steps[-1]
+        return tuple(dict.fromkeys(max(1, round(steps * scale)) for steps in self.descent_steps))
 
     def replicates(self) -> Iterator["Replicate"]:
         """Yield the replicates of all chosen languages; seeds beyond the preset's follow its last one."""
@@ -275,7 +275,7 @@ class Replicate:
     def descent(
         self, size: str, lr: float, steps: int, algorithm: Algorithm = ("adamw", None)
     ) -> Pretraining:
-        """A training from scratch with the whole decay of the rate, by default AdamW on exact labels."""
+        """A training from scratch, by default AdamW; on exact labels where the setup has them."""
         e, chosen = self.experiment, recipe(*algorithm)
         objective = replace(chosen.objective, label_noise=0.0) if self.setup.exact else chosen.objective
         optimisation = Optimisation(steps if e.complete else e.lengths[-1], e.batch, lr)
@@ -437,7 +437,7 @@ class Point(NamedTuple):
     model: str
     stage: str
     lr: float  # the peak, where it is not constant
-    steps: int  # of the descent or the plateau
+    steps: int  # of the descent, plateau or treatment
     training: Pretraining
     step: int  # the checkpoint
     controls: bool = False  # whether it is read in all ways

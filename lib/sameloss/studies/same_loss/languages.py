@@ -144,7 +144,7 @@ def labels_in_words(ceilings: pd.DataFrame) -> str:
 
 
 def conclusion(entropies: pd.DataFrame) -> str:
-    """What the page on languages found, what it did not, and how sure it is; `entropy_table`."""
+    """What the page on languages found, what it did not, and how sure it is, from `entropy_table`."""
     calibrated = entropies.dropna(subset="published")
     off, half = (calibrated.entropy - calibrated.published).abs(), calibrated.high - calibrated.entropy
     context = entropies["context information"]

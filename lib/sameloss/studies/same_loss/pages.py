@@ -107,7 +107,11 @@ class ExperimentPage(Page[Experiment]):
     @property
     def provenance(self) -> str:
         """Provenance of `shown`, in words; `close` prints that of the page's own runs."""
-        return "\n\n".join(map(record_in_words, _recorded())) if self.shows_record else self.source
+        return (
+            "\n\n".join(map(record_in_words, _recorded()))
+            if self.shows_record
+            else f"These are {self.about}."
+        )
 
     @property
     def about(self) -> str:

@@ -23,7 +23,7 @@ from sameloss.studies.stability.experiment import (
 )
 from sameloss.studies.stability.theory import BOUNDED, exponent, gap_bound
 from sameloss.studies.statement import Check, Statement, check_table
-from sameloss.studies.verdict import Claim, Topic
+from sameloss.studies.verdict import OURS, Claim, Topic
 
 # Results by seed and sample size, and their exponents.
 
@@ -198,7 +198,6 @@ def _path(id: str, kind: str, models: str, connected: bool) -> Claim:
 
 
 NETWORKS = {"plain": MLP, "momentum": MOMENTUM, "cnn-plain": CNN, "cnn": CNN_MOMENTUM}
-OURS = "this book"
 LESS = "falls less steeply than the gap"
 MUCH_LESS = f"{LESS}, by {CLEARLY}"
 APART = slower("distance", by=CLEARLY)
