@@ -216,8 +216,9 @@ class Experiment(Config):
     @property
     def lengths(self) -> tuple[int, ...]:
         """Steps of the descents, scaled to the longest one, each once."""
-        scale = (self.steps or self.descent_steps[-1]) / self.descent_steps[-1]
-        return tuple(dict.fromkeys(max(1, round(steps * scale)) for steps in self.descent_steps))
+        longest = self.descent_steps[-1]
+        scaled = (round(steps * (self.steps or longest) / longest) for steps in self.descent_steps)
+        return tuple(dict.fromkeys(max(1, steps) for steps in scaled))
 
     def replicates(self) -> Iterator["Replicate"]:
         """Yield the replicates of all chosen languages; seeds beyond the preset's follow its last one."""

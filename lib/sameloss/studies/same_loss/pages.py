@@ -110,7 +110,7 @@ class ExperimentPage(Page[Experiment]):
         return (
             "\n\n".join(map(record_in_words, _recorded()))
             if self.shows_record
-            else f"These are {self.about}."
+            else f"Runs of this page: {self.about}."
         )
 
     @property
