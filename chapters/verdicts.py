@@ -60,6 +60,9 @@ from sameloss.book.chapter import render
 
 render(tables.answer_table(answers))
 
+# %%
+say(tables.conclusion(answers, tables.STATEMENTS))
+
 # %% tags=["remove-input"]
 from sameloss.studies.recorded import record_in_words
 
@@ -128,8 +131,7 @@ render(theory.sort_values("page", kind="stable")[columns])
 from sameloss.book.chapter import glue_findings
 
 judged = answers[answers.direction != "not judged"]
-conclusion = f"{tables.in_short(answers)}\n\n{tables.conclusion(answers, tables.STATEMENTS)}"
-glue_findings(tables.findings(judged), conclusion, theory)
+glue_findings(tables.findings(judged), tables.in_short(answers), theory)
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT

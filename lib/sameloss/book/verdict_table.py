@@ -209,13 +209,14 @@ def findings(answers: pd.DataFrame, folder: str = "") -> str:
 
 
 def paragraphs(text: str) -> str:
-    """HTML of paragraphs of Markdown that begin in bold.
+    """HTML of paragraphs of Markdown with bold words and links.
 
-    >>> paragraphs("**Found.** It is so.")
-    '<p><strong>Found.</strong> It is so.</p>'
+    >>> paragraphs("**Found.** It is [so](here.html).")
+    '<p><strong>Found.</strong> It is <a href="here.html">so</a>.</p>'
     """
     bold = re.sub(r"\*\*(.*?)\*\*", r"<strong>\1</strong>", escape(text))
-    return "".join(f"<p>{paragraph}</p>" for paragraph in bold.split("\n\n"))
+    linked = re.sub(r"\[(.*?)\]\((.*?)\)", r'<a href="\2">\1</a>', bold)
+    return "".join(f"<p>{paragraph}</p>" for paragraph in linked.split("\n\n"))
 
 
 def counted(verdicts: pd.Series) -> str:

@@ -153,7 +153,7 @@ def test_a_conclusion_says_what_was_found_and_what_was_not():
     assert f"not true here that {same}" in conclusion(answers(planted(size=-1.0)), ["size"])
     mixed = answers(planted(size=3.0))
     mixed.loc[mixed.row == "at the largest common KL", "direction"] = "against"
-    opposite = "larger models are more accurate at equal KL (on the grammar, at the largest common KL: "
+    opposite = "larger models are more accurate at equal KL (grammar, at the largest common KL: "
     assert f"The opposite of these claims was measured: {opposite}" in conclusion(mixed, ["size"])
     assert "cannot tell whether larger models" in conclusion(answers(planted(level=98.0)), ["size"])
     assert conclusion(answers(planted()), ["adversary"]).startswith(
@@ -166,13 +166,22 @@ def test_a_conclusion_says_what_was_found_and_what_was_not():
     assert conclusion(answers(planted()), ["flatness by rate"]) == ""  # it is not judged
 
 
-def test_a_summary_says_whether_the_main_claim_holds():
-    assert in_short(answers(planted(size=3.0))).startswith(
-        "**In short.** At this scale larger models are more"
+def test_a_summary_says_what_holds_what_reverses_and_what_is_undecided():
+    holds = in_short(answers(planted(size=3.0)))
+    assert holds.startswith("**Holds.** Larger models are more accurate at equal KL: grammar +6.")
+    assert "→ [2 Existence](chapters/02_existence.html)." in holds
+    assert "the paper's main claim" not in holds
+    unclear = in_short(answers(planted()))
+    assert (
+        "**Undecided.** Whether larger models are more accurate at equal KL, the paper's main claim: "
+        in unclear
     )
-    assert "main claim" not in in_short(answers(planted(size=3.0)))
-    assert in_short(answers(planted())).endswith("accurate at equal KL, is not settled.")
-    assert in_short(answers(planted(size=-1.0))).endswith("accurate at equal KL, does not hold.")
+    opposite = "The opposite of “larger models are more accurate at equal KL”: grammar"
+    assert f"**Does not hold.** {opposite} -" in in_short(answers(planted(size=-1.0)))
+    mixed = answers(planted(size=3.0))
+    mixed.loc[mixed.row == "at the largest common KL", "direction"] = "against"
+    assert f"**Reverses in some comparisons.** {opposite}, at the largest common KL, +" in in_short(mixed)
+    assert "**How sure.** This rests on at most 8 draws of the grammar. Of " in unclear
 
 
 def test_titles_of_figures_follow_the_data():

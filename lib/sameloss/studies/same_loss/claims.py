@@ -254,7 +254,7 @@ def verdict(
 
     >>> verdict(Paired(3.0, 2.0, 4.0, 0.01, 8), 6.9, None)["direction"]
     'supported'
-    >>> verdict(Paired(0.5, -4.0, 5.0, 0.8, 8), 6.9, None)["reason"]
+    >>> verdict(Paired(0.5, -6.0, 7.0, 0.8, 8), 6.9, None)["reason"]
     'the interval is wider than the published effect'
     >>> verdict(Paired(9.0, 1.0, 17.0, 0.03, 8), 6.9, None)  # a direction needs no precision
     {'direction': 'supported', 'size': 'imprecise', 'reason': None}

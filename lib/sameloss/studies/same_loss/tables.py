@@ -30,8 +30,8 @@ QUESTIONS = {
     "flatness by rate": "What does the learning rate alone do to the trace?",
     "flatness as a cause": "At equal KL, is a model that is made flatter more accurate?",
     "lookup": "Is a lookup table, whose loss is optimal, worse than every trained model?",
-    "adversary": "At equal KL, is an adversary's model worse?",
-    "flatness by adversary": "At equal KL, is an adversary's model sharper?",
+    "adversary": "At equal KL, is an adversarially trained model worse?",
+    "flatness by adversary": "At equal KL, is an adversarially trained model sharper?",
     "flatness by regularisers": "At equal KL, does SAM find flatter models?",
     "accuracy by regularisers": "At equal KL, does SAM find more accurate models?",
     "mask rate": "Does a mask rate of 15 % change accuracy by less than two points?",
@@ -356,9 +356,9 @@ STATEMENTS = {
     "flatness by size": "larger models are flatter at equal KL and learning rate",
     "flatness by steps": "more steps at equal KL make models flatter",
     "flatness as a cause": "a model that is made flatter becomes more accurate",
-    "lookup": "every trained model is more accurate than the lookup table, whose loss is optimal",
-    "adversary": "an adversary's model is less accurate at equal KL",
-    "flatness by adversary": "an adversary's model is sharper at equal KL",
+    "lookup": "every trained model is more accurate than a lookup table of optimal loss",
+    "adversary": "an adversarially trained model is less accurate at equal KL",
+    "flatness by adversary": "an adversarially trained model is sharper at equal KL",
     "flatness by regularisers": "SAM finds flatter models at equal KL",
     "accuracy by regularisers": "SAM finds more accurate models at equal KL",
     "mask rate": "a mask rate of 15 % changes accuracy by less than two points",
@@ -406,35 +406,78 @@ def conclusion(answers: pd.DataFrame, questions: Iterable[str]) -> str:
         if not conjunction:
             words = [". ".join(statement[0].upper() + statement[1:] for statement in words)] if words else []
         paragraphs += [f"**{label}.** {beginning}{'; or '.join(words)}."] if words else []
-    opposite = answers[(answers.direction == "against") & answers.question.isin(questions)]
-    rows = [
-        f"{STATEMENTS[row.question]} (on the {LANGUAGES[row.language]}, {row_name(row)}: "
-        f"{effect_in_words(row)})"
-        for _, row in opposite[opposite.row != "main"].iterrows()
-    ]
+    opposite = answers[(answers.direction == "against") & (answers.row != "main")]
+    claims = []
+    for question, rows in opposite[opposite.question.isin(questions)].groupby("question", sort=False):
+        effects = (
+            f"{LANGUAGES[row.language]}, {row_name(row)}: {effect_in_words(row)}"
+            for _, row in rows.iterrows()
+        )
+        claims.append(f"{STATEMENTS[str(question)]} ({'; '.join(effects)})")
     label = "**Against the paper, in other comparisons.** The opposite of these claims was measured:"
-    paragraphs += [f"{label} {'; '.join(rows)}."] if rows else []
+    paragraphs += [f"{label} {'; '.join(claims)}."] if claims else []
     if not main.empty:
         draws = main.groupby("language", sort=False).replicates.max().astype(int)
         counts = [
             f"at most {n} draw{'s' * (n != 1)} of the {LANGUAGES[str(name)]}" for name, n in draws.items()
         ]
-        effects = [question for question in questions if question != "mask rate"]  # whose claim is none
-        chance = chance_in_words(answers[answers.question.isin(effects)]) if effects else ""
+        directed = [question for question in questions if question != "mask rate"]  # whose claim is no effect
+        chance = chance_in_words(answers[answers.question.isin(directed)]) if directed else ""
         paragraphs.append(f"**How sure.** This rests on {' and '.join(counts)}. {chance}".rstrip())
     return "\n\n".join(paragraphs)
 
 
 def in_short(answers: pd.DataFrame) -> str:
-    """Return what is supported on some language, and whether the paper's main claim is, as Markdown."""
-    main = answers[answers.row == "main"]
-    supported, against = (set(main[main.direction == word].question) for word in ("supported", "against"))
-    claims = [statement for question, statement in STATEMENTS.items() if question in supported]
-    words = f"At this scale {', and '.join(claims)}." if claims else "No claim of the paper is supported yet."
-    if "size" not in supported:
-        state = "does not hold" if "size" in against else "is not settled"
-        words += f" The paper's main claim, that {STATEMENTS['size']}, {state}."
-    return f"**In short.** {words}"
+    """Return what holds, what reverses, what is undecided and how sure that is, with links, as Markdown."""
+    main = answers[(answers.row == "main") & answers.question.isin(list(STATEMENTS))]
+
+    def said(rows: pd.DataFrame, claim: str) -> list[str]:
+        """One sentence per question, with its effects and its page."""
+        sentences = []
+        for question, part in rows.groupby("question", sort=False):
+            page = next(page for page, asked in PAGES.items() if question in asked)
+            names = part.apply(lambda row: "" if row.row == "main" else f", {row_name(row)},", axis=1)
+            effects = [
+                f"{LANGUAGES[row.language]}{name} {effect_in_words(row)}"
+                for name, (_, row) in zip(names, part.iterrows(), strict=True)
+            ]
+            words = claim.format(STATEMENTS[str(question)])
+            link = f"[{page_title(page)}](chapters/{page}.html)"
+            sentences.append(f"{words[0].upper()}{words[1:]}: {'; '.join(effects)} → {link}.")
+        return sentences
+
+    supported, against = (main[main.direction == word] for word in ("supported", "against"))
+    decided = {*supported.question, *against.question}
+    undecided = main[~main.question.isin(decided)]
+    others = undecided[undecided.question != "size"].question.nunique()
+    controls = answers[(answers.direction == "against") & answers.question.isin(list(STATEMENTS))]
+    controls = controls[~controls.question.isin(against.question)]  # else all of its rows are listed
+    opposite = "the opposite of “{}”"
+    parts = {
+        "Holds": said(supported, "{}"),
+        "Does not hold": said(against, opposite),
+        "Reverses in some comparisons": said(controls, opposite),
+        "Undecided": said(undecided[undecided.question == "size"], "whether {}, the paper's main claim")
+        + (
+            [f"Also {others} other questions of the table below, mostly for want of draws."] if others else []
+        ),
+    }
+    paragraphs = [f"**{label}.** {' '.join(claims)}" for label, claims in parts.items() if claims]
+    draws = main.groupby("language", sort=False).replicates.max().astype(int)
+    counts = [f"at most {n} draws of the {LANGUAGES[str(name)]}" for name, n in draws.items()]
+    paragraphs.append(f"**How sure.** This rests on {' and '.join(counts)}. {chance_in_words(answers)}")
+    return "\n\n".join(paragraphs)
+
+
+def page_title(page: str) -> str:
+    """Return the short title of a page.
+
+    >>> page_title("02_existence"), page_title("a4_algorithms"), page_title("e_mask_rate")
+    ('2 Existence', 'A.4 Algorithms', 'E Mask rate')
+    """
+    number, _, words = page.partition("_")
+    number = number.lstrip("0") if number[0].isdigit() else ".".join(number.upper())
+    return f"{number} {words.replace('_', ' ').capitalize()}"
 
 
 def _effect_with_conditions(row: pd.Series) -> str:
