@@ -384,7 +384,7 @@ def _size_effect(m: Measurements) -> Iterator[Row]:
         if reading in NAMES or not (reading == EXPANDED or reading.endswith(", unseen")):
             yield _compared(m, NAMES.get(reading, reading), pair, ACCURACY._replace(reading=reading))
     small, large = (m.value(Model(name, "untrained"), ACCURACY) for name in (m.small, m.large))
-    yield _row("untrained", large - small, POINTS)
+    yield _row("untrained", large - small, POINTS, judged=False)  # evidence for neither side
     for name in m.family[1:-1]:
         yield _compared(m, f"over {m.small}", m.ends([m.small, name]), ACCURACY, model=name)
     if len(m.others) > 1:

@@ -120,7 +120,13 @@ def by_algorithm(table: pd.DataFrame, quantity: str, ax: Axes) -> Axes:
     return _kl_axis(ax, drawn.kl, ylabel=ACCURACY if quantity == "accuracy" else TRACE)
 
 
-COLOURS = {"supported": "#1b7837", "against": "#b2182b", "unclear": "0.35", "not testable": "0.7"}
+COLOURS = {
+    "supported": "#1b7837",
+    "against": "#b2182b",
+    "unclear": "0.35",
+    "not testable": "0.7",
+    "not judged": "black",
+}
 """Colours of intervals, by verdict."""
 
 PAPER = "#8250df"

@@ -449,7 +449,10 @@ def in_short(answers: pd.DataFrame) -> str:
     supported, against = (main[main.direction == word] for word in ("supported", "against"))
     decided = {*supported.question, *against.question}
     undecided = main[~main.question.isin(decided)]
-    others = undecided[undecided.question != "size"].question.nunique()
+    sizes = undecided[undecided.question == "size"]
+    others = [STATEMENTS[name] for name in undecided.question.unique() if name != "size"]
+    readings = answers[(answers.question == "size") & (answers.row != "main")].direction.value_counts()
+    counted = ", ".join(f"{readings.get(word, 0)} {word}" for word in ("supported", "against", "unclear"))
     controls = answers[(answers.direction == "against") & answers.question.isin(list(STATEMENTS))]
     controls = controls[~controls.question.isin(against.question)]  # else all of its rows are listed
     opposite = "the opposite of “{}”"
@@ -457,10 +460,9 @@ def in_short(answers: pd.DataFrame) -> str:
         "Holds": said(supported, "{}"),
         "Does not hold": said(against, opposite),
         "Reverses in some comparisons": said(controls, opposite),
-        "Undecided": said(undecided[undecided.question == "size"], "whether {}, the paper's main claim")
-        + (
-            [f"Also {others} other questions of the table below, mostly for want of draws."] if others else []
-        ),
+        "Undecided": said(sizes, "whether {}, the paper's main claim")
+        + ([f"In other comparisons of sizes the answer is: {counted}."] if len(sizes) else [])
+        + ([f"Also undecided, mostly for want of draws: whether {'; '.join(others)}."] if others else []),
     }
     paragraphs = [f"**{label}.** {' '.join(claims)}" for label, claims in parts.items() if claims]
     draws = main.groupby("language", sort=False).replicates.max().astype(int)
