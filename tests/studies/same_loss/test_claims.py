@@ -372,7 +372,8 @@ def test_sizes_that_were_cooled_to_unequal_kls_are_not_compared():
 
 def test_where_tokens_say_all_no_question_of_accuracy_is_judged():
     table = planted(tokens=75.0)
-    assert set(answers(table).query("unit == 'points'").direction) <= {"not testable", "not judged"}
+    of_trained = answers(table).query("unit == 'points' and row != 'untrained'")
+    assert set(of_trained.direction) == {"not testable"}
     assert ask(table, "flatness by size").direction != "not testable"
 
 
