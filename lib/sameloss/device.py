@@ -63,6 +63,7 @@ def accelerator() -> Any:
 
 
 def device_name() -> str:
+    """Name of the device that computes, as provenance has it."""
     return accelerator().get_device_name() if accelerated() else f"cpu {platform.machine()}"
 
 

@@ -189,11 +189,7 @@ def estimated_and_measured(store: Store, experiment: Experiment) -> pd.DataFrame
     rows = []
     replicates = list(experiment.replicates())
     for size in replicates[0].models:
-        runs = [
-            r.longest_descent(size)
-            for r in replicates
-            if size in r.models and store.has(r.longest_descent(size))
-        ]
+        runs = [run for r in replicates if size in r.models and store.has(run := r.longest_descent(size))]
         if runs:
             manifests = [store.manifest(run) for run in runs]
             rows.append(

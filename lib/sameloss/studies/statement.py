@@ -67,6 +67,7 @@ CHECK_COLUMNS = ["of", "text", "value", "target", "tolerance", "printed", "passe
 
 
 def check_table(checks: list[Check]) -> pd.DataFrame:
+    """One row per check, with its fields and whether it passed."""
     rows = [asdict(check) | {"passed": check.passed} for check in checks]
     return pd.DataFrame(rows, columns=CHECK_COLUMNS)
 

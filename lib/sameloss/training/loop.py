@@ -250,13 +250,13 @@ def pretrain(
             for group in optimiser.param_groups:
                 group["lr"] = lr
             parts = execution.parts(batch, micro_batch, model.max_length)
-            loss, total = map(process.mean, _set_gradient(forward, loss_at(step), parts, execution))
+            loss, total = _set_gradient(forward, loss_at(step), parts, execution)
             if settings.sam_radius:
                 with _sam_ascent(model, settings.sam_radius):
-                    total += process.mean(_set_gradient(forward, loss_at(step), parts, execution)[1])
-            if not math.isfinite(loss + total):
-                worst = total if math.isfinite(loss) else loss
-                raise NonFiniteLoss(f"The loss is {worst} at step {step + 1} with lr = {lr:.3g}")
+                    total += _set_gradient(forward, loss_at(step), parts, execution)[1]
+            loss = process.mean(loss if math.isfinite(total) else total)  # so that all processes stop
+            if not math.isfinite(loss):
+                raise NonFiniteLoss(f"The loss is {loss} at step {step + 1} with lr = {lr:.3g}")
             optimiser.step()
             yield TrainingStep(step + 1, loss, lr)
 

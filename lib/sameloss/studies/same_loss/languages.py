@@ -84,6 +84,7 @@ def calibrations(experiment: Experiment) -> dict[str, Calibration]:
 
 
 def language_runs(experiment: Experiment) -> list[Run]:
+    """Return the measurements and calibrations of the page on languages."""
     return [*measurements(experiment).values(), *calibrations(experiment).values()]
 
 

@@ -48,6 +48,8 @@ PAGES = {
 }
 """Which page asks which questions."""
 
+PAGE_OF = {question: page for page, asked in PAGES.items() for question in asked}
+
 LANGUAGES = {"grammar": "grammar", "hmm": "hidden Markov model", "opt": "OPT stand-in"}
 LANGUAGES["pretrained"] = "generated text"
 
@@ -184,9 +186,8 @@ def _in_words(answers: pd.DataFrame) -> pd.DataFrame:
 
 def findings(answers: pd.DataFrame, questions: Iterable[str] = tuple(QUESTIONS)) -> pd.DataFrame:
     """Return the main answer to each question on each language in words, with the page that has it."""
-    page_of = {question: page for page, asked in PAGES.items() for question in asked}
     words = _in_words(answers[(answers.row == "main") & answers.question.isin(list(questions))])
-    words = words.assign(page=words.question.map(page_of), question=words.question.map(QUESTIONS))
+    words = words.assign(page=words.question.map(PAGE_OF), question=words.question.map(QUESTIONS))
     return words[["question", "page", "language", "effect", "published", "direction", "size", "verdict"]]
 
 
@@ -390,7 +391,11 @@ def conclusion(answers: pd.DataFrame, questions: Iterable[str]) -> str:
                 reasons = "; ".join(map(": ".join, zip(places, alike.reason, strict=True)))
                 said["not testable"].append(f"{statement} ({reasons})")
                 continue
-            found = [_effect_with_conditions(row) for _, row in alike.iterrows()]
+            found = [
+                effect_in_words(row)
+                + (f", but {conditions_in_words(row.note)}" if isinstance(row.note, str) else "")
+                for _, row in alike.iterrows()
+            ]
             several = "; ".join(
                 f"on the {where} {effect}" for where, effect in zip(places, found, strict=True)
             )
@@ -416,15 +421,18 @@ def conclusion(answers: pd.DataFrame, questions: Iterable[str]) -> str:
         claims.append(f"{STATEMENTS[str(question)]} ({'; '.join(effects)})")
     label = "**Against the paper, in other comparisons.** The opposite of these claims was measured:"
     paragraphs += [f"{label} {'; '.join(claims)}."] if claims else []
-    if not main.empty:
-        draws = main.groupby("language", sort=False).replicates.max().astype(int)
-        counts = [
-            f"at most {n} draw{'s' * (n != 1)} of the {LANGUAGES[str(name)]}" for name, n in draws.items()
-        ]
-        directed = [question for question in questions if question != "mask rate"]  # whose claim is no effect
-        chance = chance_in_words(answers[answers.question.isin(directed)]) if directed else ""
-        paragraphs.append(f"**How sure.** This rests on {' and '.join(counts)}. {chance}".rstrip())
+    paragraphs += [] if main.empty else [_how_sure(answers, questions)]
     return "\n\n".join(paragraphs)
+
+
+def _how_sure(answers: pd.DataFrame, questions: list[str]) -> str:
+    """Return how many draws and intervals the main answers to some questions rest on, as Markdown."""
+    main = answers[(answers.row == "main") & answers.question.isin(questions)]
+    draws = main.groupby("language", sort=False).replicates.max().astype(int)
+    counts = [f"at most {n} draw{'s' * (n != 1)} of the {LANGUAGES[str(name)]}" for name, n in draws.items()]
+    directed = [question for question in questions if question != "mask rate"]  # whose claim is no effect
+    chance = chance_in_words(answers[answers.question.isin(directed)]) if directed else ""
+    return f"**How sure.** This rests on {' and '.join(counts)}. {chance}".rstrip()
 
 
 def in_short(answers: pd.DataFrame) -> str:
@@ -435,13 +443,12 @@ def in_short(answers: pd.DataFrame) -> str:
         """One sentence per question, with its effects and its page."""
         sentences = []
         for question, part in rows.groupby("question", sort=False):
-            page = next(page for page, asked in PAGES.items() if question in asked)
-            names = part.apply(lambda row: "" if row.row == "main" else f", {row_name(row)},", axis=1)
             effects = [
-                f"{LANGUAGES[row.language]}{name} {effect_in_words(row)}"
-                for name, (_, row) in zip(names, part.iterrows(), strict=True)
+                f"{LANGUAGES[row.language]}{'' if row.row == 'main' else f', {row_name(row)},'} "
+                f"{effect_in_words(row)}"
+                for _, row in part.iterrows()
             ]
-            words = claim.format(STATEMENTS[str(question)])
+            words, page = claim.format(STATEMENTS[str(question)]), PAGE_OF[str(question)]
             link = f"[{page_title(page)}](chapters/{page}.html)"
             sentences.append(f"{words[0].upper()}{words[1:]}: {'; '.join(effects)} → {link}.")
         return sentences
@@ -465,10 +472,7 @@ def in_short(answers: pd.DataFrame) -> str:
         + ([f"Also undecided, mostly for want of draws: whether {'; '.join(others)}."] if others else []),
     }
     paragraphs = [f"**{label}.** {' '.join(claims)}" for label, claims in parts.items() if claims]
-    draws = main.groupby("language", sort=False).replicates.max().astype(int)
-    counts = [f"at most {n} draws of the {LANGUAGES[str(name)]}" for name, n in draws.items()]
-    paragraphs.append(f"**How sure.** This rests on {' and '.join(counts)}. {chance_in_words(answers)}")
-    return "\n\n".join(paragraphs)
+    return "\n\n".join([*paragraphs, _how_sure(answers, list(STATEMENTS))])
 
 
 def page_title(page: str) -> str:
@@ -480,13 +484,6 @@ def page_title(page: str) -> str:
     number, _, words = page.partition("_")
     number = number.lstrip("0") if number[0].isdigit() else ".".join(number.upper())
     return f"{number} {words.replace('_', ' ').capitalize()}"
-
-
-def _effect_with_conditions(row: pd.Series) -> str:
-    """Return an effect, and where the opposite holds."""
-    return effect_in_words(row) + (
-        f", but {conditions_in_words(row.note)}" if isinstance(row.note, str) else ""
-    )
 
 
 def pretrained_in_words(record: pd.DataFrame) -> str:

@@ -21,6 +21,7 @@ Losses = Float[Tensor, "*model example"]
 
 
 def cross_entropy(log_p: LogProbs, labels: Labels) -> Losses:
+    """Minus the log probability of each label, in nats."""
     return -log_p.gather(-1, labels[..., None])[..., 0]
 
 
@@ -37,6 +38,7 @@ def brier(log_p: LogProbs, labels: Labels) -> Losses:
 
 
 def zero_one(log_p: LogProbs, labels: Labels) -> Losses:
+    """1 where the most probable class is not the label, else 0."""
     return (log_p.argmax(-1) != labels).to(log_p)
 
 
