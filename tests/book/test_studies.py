@@ -64,7 +64,7 @@ def test_every_number_a_reader_sets_changes_the_configuration_of_some_preset(stu
     """A field that is renamed would otherwise be found by the reader who sets it."""
     for parameter, about in study.table(name).items():
         if about.kind in (int | None, float | None) and parameter != "length_limit":  # of a grammar alone
-            value = about.checked(parameter, min(8, about.most))
+            value = about.checked(parameter, min(max(8, about.least), about.most))
             opened = partial(study.open, name, store=Store(tmp_path))
             changed = [_changed(opened, preset, {parameter: value}) for preset in study.presets]
             assert any(changed), parameter

@@ -2,10 +2,12 @@
 
 import base64
 import re
+from io import BytesIO
 from xml.etree import ElementTree
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import pytest
 from IPython.core.pylabtools import print_figure
@@ -141,6 +143,15 @@ def test_a_download_holds_the_table():
     assert base64.b64decode(data).decode() == table.to_csv(index=False)
     assert 'download="data.csv"' in html
     assert "(2 rows)" in html
+
+
+def test_a_large_download_is_gzipped_and_the_same_each_time():
+    table = pd.DataFrame({"size": ["1K", "3K"] * 10_000, "kl": np.arange(20_000) / 8})
+    html = download(table, "data").data
+    data = base64.b64decode(re.search(r'href="data:application/gzip;base64,([^"]+)" ?', html)[1])
+    pd.testing.assert_frame_equal(pd.read_csv(BytesIO(data), compression="gzip"), table)
+    assert 'download="data.csv.gz"' in html
+    assert html == download(table, "data").data
 
 
 # SVG
