@@ -153,8 +153,8 @@ def test_a_conclusion_says_what_was_found_and_what_was_not():
     assert f"not true here that {same}" in conclusion(answers(planted(size=-1.0)), ["size"])
     mixed = answers(planted(size=3.0))
     mixed.loc[mixed.row == "at the largest common KL", "direction"] = "against"
-    opposite = "larger models are more accurate at equal KL (grammar, at the largest common KL: "
-    assert f"The opposite of these claims was measured: {opposite}" in conclusion(mixed, ["size"])
+    opposite = "**Against the paper, in other comparisons.** Larger models are less accurate at equal KL: +"
+    assert opposite in conclusion(mixed, ["size"])
     assert "cannot tell whether larger models" in conclusion(answers(planted(level=98.0)), ["size"])
     assert conclusion(answers(planted()), ["adversary"]).startswith(
         "**Not compared.** These runs have no models to say whether an"
@@ -168,21 +168,28 @@ def test_a_conclusion_says_what_was_found_and_what_was_not():
 
 def test_a_summary_says_what_holds_what_reverses_and_what_is_undecided():
     holds = in_short(answers(planted(size=3.0)))
-    assert holds.startswith("**Holds.** Larger models are more accurate at equal KL: grammar +6.")
-    assert "→ [2 Existence](chapters/02_existence.html)." in holds
+    assert holds.startswith("**Holds.** Larger models are more accurate at equal KL: +6.")
+    assert " on the grammar → [2 Existence](chapters/02_existence.html)." in holds
     assert "the paper's main claim" not in holds
     unclear = in_short(answers(planted()))
-    assert (
-        "**Undecided.** Whether larger models are more accurate at equal KL, the paper's main claim: "
-        in unclear
+    whether = "**Undecided.** Whether larger models are more accurate at equal KL, the paper's main claim: "
+    assert whether in unclear
+    assert "The paper's effect, +" in unclear
+    assert " points in proportion to our sizes, lies outside the interval of the grammar." in unclear
+    assert "Also: whether more steps at equal KL make models more accurate" in unclear
+    assert "**Does not hold.** Larger models are less accurate at equal KL: -" in in_short(
+        answers(planted(size=-1.0))
     )
-    opposite = "The opposite of “larger models are more accurate at equal KL”: grammar"
-    assert f"**Does not hold.** {opposite} -" in in_short(answers(planted(size=-1.0)))
     mixed = answers(planted(size=3.0))
     mixed.loc[mixed.row == "at the largest common KL", "direction"] = "against"
-    assert f"**Reverses in some comparisons.** {opposite}, at the largest common KL, +" in in_short(mixed)
-    assert "In other comparisons of sizes the answer is: " in unclear
-    assert "Also undecided, mostly for want of draws: whether more steps at equal KL make models" in unclear
+    reverses = in_short(mixed).partition("**Reverses under other conditions.** ")[2]
+    assert reverses.startswith("Larger models are less accurate at equal KL: +")
+    assert " on the grammar, at the largest common KL → " in reverses
+    mixed = answers(planted())
+    mixed.loc[mixed.row == "fine-tuned", "direction"] = "supported"
+    mixed.loc[mixed.question == "steps", "reason"] = ONE_DRAW
+    assert "Other comparisons favour it: +" in in_short(mixed)
+    assert "One draw is too few to say whether more steps at equal KL make models more" in in_short(mixed)
     assert ask(planted(size=3.0), "size", "untrained").direction == "not judged"
     assert "**How sure.** This rests on at most 8 draws of the grammar. Of " in unclear
 

@@ -69,7 +69,7 @@ def row_name(row: Any) -> str:
     """Return the name of a row of answers: the comparison, and the model if it is of one.
 
     >>> row_name(pd.Series({"row": "over d24", "model": "d96"}))
-    'over d = 24: d = 96'
+    'd = 96 over d = 24'
     >>> row_name(pd.Series({"row": "flatter by: sgd-noise, s = 1", "model": "d32"}))
     'flatter: label noise, s = 1: d = 32'
     """
@@ -80,7 +80,10 @@ def row_name(row: Any) -> str:
         verb, _, treatment = words.partition(" by: ")
         words = f"{verb}: {display_name(treatment)}"
     name = re.sub(r"\b(d|lstm)\d+\b", lambda model: model_name(model[0]), words)
-    return f"{name}: {model_name(row.model)}" if isinstance(row.model, str) else name
+    if not isinstance(row.model, str):
+        return name
+    model = model_name(row.model)
+    return f"{model} {name}" if name.startswith("over ") else f"{name}: {model}"
 
 
 def checkpoints(table: pd.DataFrame, reading: str = EXPANDED) -> pd.DataFrame:
@@ -248,9 +251,9 @@ def chance_in_words(answers: pd.DataFrame) -> str:
     none = (judged.unit == RATIO).astype(float)  # a ratio of one
     main, favours, opposes = judged.row == "main", judged.low > none, judged.high < none
     return (
-        f"Of {main.sum()} main comparisons with an interval, {(favours & main).sum()} lie in favour of the "
-        f"paper and {(opposes & main).sum()} against it; of {len(judged)} with controls, {favours.sum()} and "
-        f"{opposes.sum()}, where chance alone would make about {0.025 * len(judged):.0f} of each. Rows that "
+        f"Of {main.sum()} main comparisons with an interval, {(favours & main).sum()} favour the paper and "
+        f"{(opposes & main).sum()} oppose it; of {len(judged)} with controls, {favours.sum()} and "
+        f"{opposes.sum()}. Chance alone would give about {0.025 * len(judged):.0f} of each. Comparisons that "
         "share models are not independent."
     )
 
@@ -354,7 +357,7 @@ def predictor_table(table: pd.DataFrame) -> pd.DataFrame:
 STATEMENTS = {
     "size": "larger models are more accurate at equal KL",
     "steps": "more steps at equal KL make models more accurate",
-    "flatness by size": "larger models are flatter at equal KL and learning rate",
+    "flatness by size": "larger models are flatter at equal KL",
     "flatness by steps": "more steps at equal KL make models flatter",
     "flatness as a cause": "a model that is made flatter becomes more accurate",
     "lookup": "every trained model is more accurate than a lookup table of optimal loss",
@@ -365,6 +368,21 @@ STATEMENTS = {
     "mask rate": "a mask rate of 15 % changes accuracy by less than two points",
 }
 """What *supported* means, by question."""
+
+OPPOSITES = {
+    "size": "larger models are less accurate at equal KL",
+    "steps": "more steps at equal KL make models less accurate",
+    "flatness by size": "larger models are sharper at equal KL",
+    "flatness by steps": "more steps at equal KL make models sharper",
+    "flatness as a cause": "a model that is made flatter becomes less accurate",
+    "lookup": "some trained model is less accurate than a lookup table of optimal loss",
+    "adversary": "an adversarially trained model is more accurate at equal KL",
+    "flatness by adversary": "an adversarially trained model is flatter at equal KL",
+    "flatness by regularisers": "SAM finds sharper models at equal KL",
+    "accuracy by regularisers": "SAM finds less accurate models at equal KL",
+    "mask rate": "a mask rate of 15 % changes accuracy by more than two points",
+}
+"""What *against* means, by question."""
 
 BEGINNINGS = {
     "supported": ("Found", "", ""),
@@ -412,17 +430,26 @@ def conclusion(answers: pd.DataFrame, questions: Iterable[str]) -> str:
             words = [". ".join(statement[0].upper() + statement[1:] for statement in words)] if words else []
         paragraphs += [f"**{label}.** {beginning}{'; or '.join(words)}."] if words else []
     opposite = answers[(answers.direction == "against") & (answers.row != "main")]
-    claims = []
-    for question, rows in opposite[opposite.question.isin(questions)].groupby("question", sort=False):
-        effects = (
-            f"{LANGUAGES[row.language]}, {row_name(row)}: {effect_in_words(row)}"
-            for _, row in rows.iterrows()
-        )
-        claims.append(f"{STATEMENTS[str(question)]} ({'; '.join(effects)})")
-    label = "**Against the paper, in other comparisons.** The opposite of these claims was measured:"
-    paragraphs += [f"{label} {'; '.join(claims)}."] if claims else []
+    claims = _sentences(opposite[opposite.question.isin(questions)], OPPOSITES).values()
+    paragraphs += [f"**Against the paper, in other comparisons.** {' '.join(claims)}"] if claims else []
     paragraphs += [] if main.empty else [_how_sure(answers, questions)]
     return "\n\n".join(paragraphs)
+
+
+def _sentences(rows: pd.DataFrame, statements: dict[str, str]) -> dict[str, str]:
+    """Return one sentence per question: a statement, and where which effects were measured."""
+
+    def effect(row: pd.Series) -> str:
+        """One effect, where and under which condition."""
+        condition = f", {CONDITIONS.get(row.row, row_name(row))}" if row.row != "main" else ""
+        condition = f" for {model_name(row.model)}" if row.row == "plateau" else condition
+        return f"{effect_in_words(row)} on the {LANGUAGES[row.language]}{condition}"
+
+    sentences = {}
+    for question, part in rows.groupby("question", sort=False):
+        statement, effects = statements[str(question)], [effect(row) for _, row in part.iterrows()]
+        sentences[str(question)] = f"{statement[0].upper()}{statement[1:]}: {'; '.join(effects)}."
+    return sentences
 
 
 def _how_sure(answers: pd.DataFrame, questions: list[str]) -> str:
@@ -437,42 +464,44 @@ def _how_sure(answers: pd.DataFrame, questions: list[str]) -> str:
 
 def in_short(answers: pd.DataFrame) -> str:
     """Return what holds, what reverses, what is undecided and how sure that is, with links, as Markdown."""
-    main = answers[(answers.row == "main") & answers.question.isin(list(STATEMENTS))]
-
-    def said(rows: pd.DataFrame, claim: str) -> list[str]:
-        """One sentence per question, with its effects and its page."""
-        sentences = []
-        for question, part in rows.groupby("question", sort=False):
-            effects = [
-                f"{LANGUAGES[row.language]}{'' if row.row == 'main' else f', {row_name(row)},'} "
-                f"{effect_in_words(row)}"
-                for _, row in part.iterrows()
-            ]
-            words, page = claim.format(STATEMENTS[str(question)]), PAGE_OF[str(question)]
-            link = f"[{page_title(page)}](chapters/{page}.html)"
-            sentences.append(f"{words[0].upper()}{words[1:]}: {'; '.join(effects)} → {link}.")
-        return sentences
-
-    supported, against = (main[main.direction == word] for word in ("supported", "against"))
-    decided = {*supported.question, *against.question}
-    undecided = main[~main.question.isin(decided)]
+    answers = answers[answers.question.isin(list(STATEMENTS))]
+    main, controls = answers[answers.row == "main"], answers[answers.row != "main"]
+    undecided = main[~main.direction.isin(["supported", "against"])]
     sizes = undecided[undecided.question == "size"]
-    others = [STATEMENTS[name] for name in undecided.question.unique() if name != "size"]
-    readings = answers[(answers.question == "size") & (answers.row != "main")].direction.value_counts()
-    counted = ", ".join(f"{readings.get(word, 0)} {word}" for word in ("supported", "against", "unclear"))
-    controls = answers[(answers.direction == "against") & answers.question.isin(list(STATEMENTS))]
-    controls = controls[~controls.question.isin(against.question)]  # else all of its rows are listed
-    opposite = "the opposite of “{}”"
     parts = {
-        "Holds": said(supported, "{}"),
-        "Does not hold": said(against, opposite),
-        "Reverses in some comparisons": said(controls, opposite),
-        "Undecided": said(sizes, "whether {}, the paper's main claim")
-        + ([f"In other comparisons of sizes the answer is: {counted}."] if len(sizes) else [])
-        + ([f"Also undecided, mostly for want of draws: whether {'; '.join(others)}."] if others else []),
+        "Holds": _sentences(main[main.direction == "supported"], STATEMENTS),
+        "Does not hold": _sentences(main[main.direction == "against"], OPPOSITES),
+        "Reverses under other conditions": _sentences(controls[controls.direction == "against"], OPPOSITES),
+        "Undecided": _sentences(sizes, {"size": f"whether {STATEMENTS['size']}, the paper's main claim"}),
     }
-    paragraphs = [f"**{label}.** {' '.join(claims)}" for label, claims in parts.items() if claims]
-    return "\n\n".join([*paragraphs, _how_sure(answers, list(STATEMENTS))])
+    paragraphs = {
+        label: [
+            f"{sentence[:-1]} → [{page_title(PAGE_OF[question])}](chapters/{PAGE_OF[question]}.html)."
+            for question, sentence in sentences.items()
+        ]
+        for label, sentences in parts.items()
+    }
+    paragraphs["Undecided"] += [
+        f"The paper's effect, {published_in_words(row)} points in proportion to our sizes, lies outside the "
+        f"interval of the {LANGUAGES[row.language]}."
+        for _, row in sizes.iterrows()
+        if row.published < row.low or row.published > row.high
+    ]
+    readings = controls[(controls.question == "size") & controls.language.isin(sizes.language)]
+    favour = _sentences(readings[readings.direction == "supported"], {"size": "other comparisons favour it"})
+    paragraphs["Undecided"] += favour.values()
+    single = [STATEMENTS[name] for name in undecided[undecided.reason == ONE_DRAW].question.unique()]
+    others = [
+        STATEMENTS[str(name)] + (f" on the {LANGUAGES[rows.language.iloc[0]]}" if len(rows) < places else "")
+        for name, rows in undecided[undecided.reason != ONE_DRAW].groupby("question", sort=False)
+        for places in [(main.question == name).sum()]
+        if name != "size"
+    ]
+    paragraphs["Undecided"] += [f"Also: whether {'; '.join(others)}."] if others else []
+    paragraphs["Undecided"] += [f"One draw is too few to say whether {'; '.join(single)}."] if single else []
+    written = [f"**{label}.** {' '.join(sentences)}" for label, sentences in paragraphs.items() if sentences]
+    sure = f"{_how_sure(answers, list(STATEMENTS))} All comparisons → [Verdicts](chapters/verdicts.html)."
+    return "\n\n".join([*written, sure])
 
 
 def page_title(page: str) -> str:
