@@ -127,7 +127,7 @@ say(
     f"{100 * exact.plateau:.2f} %, the plateau. Then the other tokens of the list overtake it, the first of the list (its head) before the others. The table gives, for each read-out, the "
     "scaled time $(c/n)^2 t$ at which each order of the scores first appears, written from highest to lowest (1 to "
     f"{settings.list_length}: place in the list; o: all other tokens); the first order, {tables.flows.order.iloc[0]}, is there from the start. "
-    "The last column is the unscaled time at which every label is right."
+    "In the last column every label is right."
 )
 
 # %%
@@ -151,11 +151,11 @@ movable_lists(tables)
 # %%
 say(
     f"Here that means $c$ = {show.in_tex(first.readout, 2)} and {show.in_tex(first.promised, 2)} steps. Gradient descent on the exact loss needs {first.steps:,.0f}. "
-    "The same for other tasks, with the attention that the label-determining token gets once every label is right, beside uniform attention $1/n$:"
+    "The same for other tasks, with how far the attention on the label-determining token is above uniform attention, $1/n$, once every label is right:"
 )
 
 # %%
-render(show.descent_table(tables), decimals=6)
+render(show.descent_table(tables))
 
 # %% mystnb={"figure": {"caption": "Attention on the label-determining token along the exact flow (dotted: uniform attention; bars: every label is right from here on).", "name": "fig-lists-attention"}, "image": {"alt": "Attention against scaled time, one line per read-out: flat at the theorem's, growing at practical ones."}}
 finding(show.attention_finding(tables))
@@ -168,14 +168,13 @@ bound = uniform_bound(settings)
 excess = 100 * (first.length * first.attention - 1)
 error = f" ± {100 * bound.standard_error:.1g}" if bound.standard_error > 1e-6 else ""
 say(
-    f"At the end of the theorem's whole horizon the token gets {first.attention_at_end:.6f} instead of {1 / first.length:.6f}, and no score is larger "
-    f"than {first.largest_at_end:.2g}. When every label is right, it gets {excess:.2g} % more than "
-    "uniform attention, and the read-out turns this into labels. Tiny as they are, these differences are essential: with uniform attention every token of a "
+    f"The read-out turns this excess into labels. Even at the end of the theorem's whole horizon no score is larger than {first.largest_at_end:.2g}. "
+    "Tiny as they are, these differences are essential: with uniform attention every token of a "
     f"sequence gets the same output, so no $V$ classifies more than {100 * bound.mean:.1f}{error} % correctly."
 )
 
 # %% [markdown]
-# Why is a huge read-out fast in unscaled time without moving attention? It rescales the scores: with $u = cw/n$ fixed and $c \to \infty$ the loss becomes that of
+# Why is training fast at a huge read-out without moving attention? The read-out rescales the scores: with $u = cw/n$ fixed and $c \to \infty$ the loss becomes that of
 # Luce's choice model, $-\log\big(e^{u_y} / \sum_{k \in s} e^{u_k}\big)$, with $y$ the label-determining token and $s$ the sequence. It is convex, and the scaled
 # times converge. At smaller read-outs, where the rescaling is not enough, training has to move the attention.
 #

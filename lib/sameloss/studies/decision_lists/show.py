@@ -29,21 +29,22 @@ def sequence_table(settings: ListConfig) -> pd.DataFrame:
 
 
 def event_table(tables: Tables) -> pd.DataFrame:
-    """Scaled time from which scores have each order, by read-out; and the unscaled time to perfection."""
+    """Scaled time from which scores have each order, and from which every label is right, by read-out."""
     flows = tables.flows[tables.flows.family == "readout"]
     table = flows.pivot_table("time", "readout", "order", "min")
     table = table[flows.order.drop_duplicates().iloc[1:]]  # the first order is there from the start
-    perfect = flows[flows.accuracy == 1].groupby("readout").natural.min()
-    table = table.assign(**{"perfect at time": perfect.map("{:.3g}".format)})
+    table = table.assign(perfect=flows[flows.accuracy == 1].groupby("readout").time.min())
     return table.sort_index(ascending=False).rename_axis("read-out").reset_index()
 
 
 def descent_table(tables: Tables) -> pd.DataFrame:
-    """Gradient descent as in Theorem 4.3, by task."""
+    """Gradient descent as in Theorem 4.3, by task; attention is the percentage above uniform attention."""
     table = tables.everywhere[["words", "length", "rules", "readout", "steps", "promised", "attention"]]
-    large = {column: table[column].map("{:.3g}".format) for column in ("readout", "promised")}
+    table = table.assign(attention=100 * (table.length * table.attention - 1))
+    texts = {column: table[column].map("{:.3g}".format) for column in ("readout", "promised")}
+    texts["attention"] = table.attention.map("+{:.2g} %".format)
     names = {"words": "L", "length": "n", "rules": "m", "readout": "read-out"}
-    return table.assign(**large, **{"1/n": 1 / table.length}).rename(columns=names)
+    return table.assign(**texts).rename(columns=names)
 
 
 # Figures.
