@@ -209,14 +209,21 @@ def findings(answers: pd.DataFrame, folder: str = "") -> str:
 
 
 def paragraphs(text: str) -> str:
-    """HTML of paragraphs of Markdown with bold words and links.
+    r"""HTML of paragraphs of Markdown, which may end in a list, with bold words and links.
 
     >>> paragraphs("**Found.** It is [so](here.html).")
     '<p><strong>Found.</strong> It is <a href="here.html">so</a>.</p>'
+    >>> paragraphs("Two:\n- this\n- that")
+    '<p>Two:</p><ul><li>this</li><li>that</li></ul>'
     """
     bold = re.sub(r"\*\*(.*?)\*\*", r"<strong>\1</strong>", escape(text))
     linked = re.sub(r"\[(.*?)\]\((.*?)\)", r'<a href="\2">\1</a>', bold)
-    return "".join(f"<p>{paragraph}</p>" for paragraph in linked.split("\n\n"))
+    blocks = []
+    for block in linked.split("\n\n"):
+        words, *items = block.split("\n- ")
+        listed = "".join(f"<li>{item}</li>" for item in items)
+        blocks.append(f"<p>{words}</p>" + (f"<ul>{listed}</ul>" if items else ""))
+    return "".join(blocks)
 
 
 def counted(verdicts: pd.Series) -> str:

@@ -168,21 +168,23 @@ def test_a_conclusion_says_what_was_found_and_what_was_not():
 
 def test_a_summary_says_what_holds_what_reverses_and_what_is_undecided():
     holds = in_short(answers(planted(size=3.0)))
-    assert holds.startswith("**Holds.** Larger models are more accurate at equal KL: +6.")
+    assert holds.startswith("**Holds.**\n- Larger models are more accurate at equal KL: +6.")
     assert " on the grammar → [2 Existence](chapters/02_existence.html)." in holds
     assert "the paper's main claim" not in holds
     unclear = in_short(answers(planted()))
-    whether = "**Undecided.** Whether larger models are more accurate at equal KL, the paper's main claim: "
+    whether = (
+        "**Undecided.**\n- Whether larger models are more accurate at equal KL, the paper's main claim: "
+    )
     assert whether in unclear
     assert "The paper's effect, +" in unclear
     assert " points in proportion to our sizes, lies outside the interval of the grammar." in unclear
     assert "Also: whether more steps at equal KL make models more accurate" in unclear
-    assert "**Does not hold.** Larger models are less accurate at equal KL: -" in in_short(
+    assert "**Does not hold.**\n- Larger models are less accurate at equal KL: -" in in_short(
         answers(planted(size=-1.0))
     )
     mixed = answers(planted(size=3.0))
     mixed.loc[mixed.row == "at the largest common KL", "direction"] = "against"
-    reverses = in_short(mixed).partition("**Reverses under other conditions.** ")[2]
+    reverses = in_short(mixed).partition("**Reverses under other conditions.**\n- ")[2]
     assert reverses.startswith("Larger models are less accurate at equal KL: +")
     assert " on the grammar, at the largest common KL → " in reverses
     mixed = answers(planted())

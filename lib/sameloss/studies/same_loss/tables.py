@@ -440,10 +440,11 @@ def _sentences(rows: pd.DataFrame, statements: dict[str, str]) -> dict[str, str]
     """Return one sentence per question: a statement, and where which effects were measured."""
 
     def effect(row: pd.Series) -> str:
-        """One effect, where and under which condition."""
+        """One effect without its number of draws, where and under which condition."""
         condition = f", {CONDITIONS.get(row.row, row_name(row))}" if row.row != "main" else ""
         condition = f" for {model_name(row.model)}" if row.row == "plateau" else condition
-        return f"{effect_in_words(row)} on the {LANGUAGES[row.language]}{condition}"
+        effect = re.sub(r"; \d+ draws", "", effect_in_words(row))
+        return f"{effect} on the {LANGUAGES[row.language]}{condition}"
 
     sentences = {}
     for question, part in rows.groupby("question", sort=False):
@@ -499,7 +500,7 @@ def in_short(answers: pd.DataFrame) -> str:
     ]
     paragraphs["Undecided"] += [f"Also: whether {'; '.join(others)}."] if others else []
     paragraphs["Undecided"] += [f"One draw is too few to say whether {'; '.join(single)}."] if single else []
-    written = [f"**{label}.** {' '.join(sentences)}" for label, sentences in paragraphs.items() if sentences]
+    written = ["\n- ".join([f"**{label}.**", *items]) for label, items in paragraphs.items() if items]
     sure = f"{_how_sure(answers, list(STATEMENTS))} All comparisons → [Verdicts](chapters/verdicts.html)."
     return "\n\n".join([*written, sure])
 
