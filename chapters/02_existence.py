@@ -298,7 +298,7 @@ grammar = of_record[
 ]
 on_front = [
     "main",
-    "other rate",
+    "other learning rate",
     "at the largest common KL",
     "features as they are",
     "fine-tuned",
@@ -312,8 +312,6 @@ told = (
     "Difference in accuracy between the largest and the smallest model: the main comparison, and five others."
 )
 glue("figure-size", drawing.picture(ax.figure, told), display=False)
-others = zip(front.apply(tables.row_name, axis=1), front.apply(tables.effect_in_words, axis=1), strict=True)
-glue("effects-size", "; ".join(f"{name}: {effect}" for name, effect in others), display=False)
 
 # %% [markdown]
 # ## Do more steps help? (Figure 1)

@@ -165,7 +165,7 @@ for ax in axes:
 # the rate beside it.
 
 # %% mystnb={"figure": {"caption": "Trace of the smallest model divided by that of the largest, at equal KL, with 95 % intervals over replicates (that of the main comparison is widened by Holm's correction); cooled models are compared at the KLs that they reach. Above one, the larger model is flatter. Green: supports the paper; red: against it; grey: undecided.", "name": "fig-trace-size"}, "image": {"alt": "Intervals of the ratio of traces, one row per comparison."}}
-finding(tables.trace_finding(answers, measured, "rate falls as 1 / d"))
+finding(tables.trace_finding(answers, measured, "learning rate ∝ 1/d"))
 figures.effects_by_language(answers[(answers.question == "flatness by size") & (answers.unit == RATIO)])
 
 # %%

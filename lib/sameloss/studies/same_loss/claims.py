@@ -331,10 +331,10 @@ def _under_other_conditions(m: Measurements, quantity: Quantity, reason: str | N
     if {m.small, m.large} <= set(m.trained("cooled")):
         cooled = [Model(name, "cooled", steps=m.plateau[-1]) for name in (m.small, m.large)]
         yield _checkpoints_compared(m, "with label noise, cooled", cooled, quantity, reason, condition=True)
-    rates = [("other rate", lr, lr) for lr in m.lrs if lr != m.lr]
+    rates = [("other learning rate", lr, lr) for lr in m.lrs if lr != m.lr]
     if rates:
-        rates.append(("rate falls as 1 / d", m.lrs[0], m.lrs[-1]))
-        rates.append(("best rate of each", _best_lr(m, m.small), _best_lr(m, m.large)))
+        rates.append(("learning rate ∝ 1/d", m.lrs[0], m.lrs[-1]))
+        rates.append(("best learning rate of each", _best_lr(m, m.small), _best_lr(m, m.large)))
     for name, low, high in rates:
         pair = Model(m.small, lr=low), Model(m.large, lr=high)
         yield _compared(m, name, pair, quantity, reason=reason, condition=True)

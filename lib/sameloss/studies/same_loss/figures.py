@@ -149,7 +149,9 @@ def effects(rows: pd.DataFrame, ax: Axes, title: str = "") -> Axes:
     published = rows[rows.row == "main"].published.dropna()
     for effect in published:
         ax.axvline(effect, color=PAPER, ls=":", lw=1.5)
-        ax.text(effect, 0.6, " the paper", color=PAPER, fontsize="small")
+        ax.annotate(
+            "the paper", (effect, 0.6), (4, 0), textcoords="offset points", color=PAPER, fontsize="small"
+        )
     ax.set(title=title, xlabel="ratio of traces" if ratio else "points of accuracy")
     ax.set_ylim(0.5 - len(rows), 1.1 if len(published) else 0.5)
     if ratio:

@@ -140,9 +140,9 @@ def published_in_words(row: pd.Series) -> str:
 
 CONDITIONS = {
     "with label noise, cooled": "with label noise",
-    "other rate": "at the other learning rate",
-    "rate falls as 1 / d": "with a learning rate that falls as 1 / d",
-    "best rate of each": "at the best learning rate of each size",
+    "other learning rate": "at the other learning rate",
+    "learning rate ∝ 1/d": "with a learning rate that falls as 1/d",
+    "best learning rate of each": "at the best learning rate of each size",
 }
 """Conditions as sentences name them; the rest keep their names."""
 
@@ -150,7 +150,7 @@ CONDITIONS = {
 def conditions_in_words(note: str) -> str:
     """Return under which other conditions the direction is the opposite.
 
-    >>> conditions_in_words("against: other rate, at the largest common KL")
+    >>> conditions_in_words("against: other learning rate, at the largest common KL")
     'reversed at the other learning rate and at the largest common KL'
     """
     for name, words in CONDITIONS.items():
@@ -252,9 +252,9 @@ def chance_in_words(answers: pd.DataFrame) -> str:
     main, favours, opposes = judged.row == "main", judged.low > none, judged.high < none
     return (
         f"Of {main.sum()} main comparisons with an interval, {(favours & main).sum()} favour the paper and "
-        f"{(opposes & main).sum()} oppose it; of {len(judged)} with controls, {favours.sum()} and "
-        f"{opposes.sum()}. Chance alone would give about {0.025 * len(judged):.0f} of each. Comparisons that "
-        "share models are not independent."
+        f"{(opposes & main).sum()} oppose it; of all {len(judged)}, controls included, {favours.sum()} and "
+        f"{opposes.sum()} do. Chance alone would give about {0.025 * len(judged):.0f} of each, and comparisons "
+        "that share models are not independent."
     )
 
 
@@ -365,7 +365,7 @@ STATEMENTS = {
     "flatness by adversary": "an adversarially trained model is sharper at equal KL",
     "flatness by regularisers": "SAM finds flatter models at equal KL",
     "accuracy by regularisers": "SAM finds more accurate models at equal KL",
-    "mask rate": "a mask rate of 15 % changes accuracy by less than two points",
+    "mask rate": "masking 15 % of the tokens instead of one changes accuracy by less than two points",
 }
 """What *supported* means, by question."""
 
@@ -380,7 +380,7 @@ OPPOSITES = {
     "flatness by adversary": "an adversarially trained model is flatter at equal KL",
     "flatness by regularisers": "SAM finds sharper models at equal KL",
     "accuracy by regularisers": "SAM finds less accurate models at equal KL",
-    "mask rate": "a mask rate of 15 % changes accuracy by more than two points",
+    "mask rate": "masking 15 % of the tokens instead of one changes accuracy by more than two points",
 }
 """What *against* means, by question."""
 
@@ -442,8 +442,10 @@ def _sentences(rows: pd.DataFrame, statements: dict[str, str]) -> dict[str, str]
     def effect(row: pd.Series) -> str:
         """One effect without its number of draws, where and under which condition."""
         condition = f", {CONDITIONS.get(row.row, row_name(row))}" if row.row != "main" else ""
-        condition = f" for {model_name(row.model)}" if row.row == "plateau" else condition
+        condition = f" for {model_name(row.model)} alone" if row.row == "plateau" else condition
         effect = re.sub(r"; \d+ draws", "", effect_in_words(row))
+        if row.unit == RATIO:
+            effect = f"flatness ratio {effect.replace(' times', '')}"
         return f"{effect} on the {LANGUAGES[row.language]}{condition}"
 
     sentences = {}
@@ -463,44 +465,56 @@ def _how_sure(answers: pd.DataFrame, questions: list[str]) -> str:
     return f"**How sure.** This rests on {' and '.join(counts)}. {chance}".rstrip()
 
 
+def _links(questions: Iterable[str]) -> str:
+    """Return links to the pages of questions, as Markdown that keeps each on one line."""
+    pages = dict.fromkeys(PAGE_OF[question] for question in questions)
+    links = (
+        f"[{page_title(page)}](chapters/{page}.html)".replace(" ", "\N{NO-BREAK SPACE}") for page in pages
+    )
+    return f" →\N{NO-BREAK SPACE}{', '.join(links)}"
+
+
 def in_short(answers: pd.DataFrame) -> str:
-    """Return what holds, what reverses, what is undecided and how sure that is, with links, as Markdown."""
+    """Return what holds, what does not, what is undecided and how sure that is, with links, as Markdown."""
     answers = answers[answers.question.isin(list(STATEMENTS))]
     main, controls = answers[answers.row == "main"], answers[answers.row != "main"]
     undecided = main[~main.direction.isin(["supported", "against"])]
     sizes = undecided[undecided.question == "size"]
+    of_size = controls[(controls.question == "size") & controls.language.isin(sizes.language)]
     parts = {
         "Holds": _sentences(main[main.direction == "supported"], STATEMENTS),
         "Does not hold": _sentences(main[main.direction == "against"], OPPOSITES),
-        "Reverses under other conditions": _sentences(controls[controls.direction == "against"], OPPOSITES),
+        "Against the paper, under other conditions": _sentences(
+            controls[controls.direction == "against"], OPPOSITES
+        ),
         "Undecided": _sentences(sizes, {"size": f"whether {STATEMENTS['size']}, the paper's main claim"}),
     }
-    paragraphs = {
-        label: [
-            f"{sentence[:-1]} → [{page_title(PAGE_OF[question])}](chapters/{PAGE_OF[question]}.html)."
-            for question, sentence in sentences.items()
-        ]
+    items = {
+        label: [f"{sentence[:-1]}{_links([question])}." for question, sentence in sentences.items()]
         for label, sentences in parts.items()
     }
-    paragraphs["Undecided"] += [
-        f"The paper's effect, {published_in_words(row)} points in proportion to our sizes, lies outside the "
-        f"interval of the {LANGUAGES[row.language]}."
+    items["Undecided"] += [
+        f"On the {LANGUAGES[row.language]} an effect as large as the paper's, {published_in_words(row)} "
+        "points in proportion to our sizes, is excluded."
         for _, row in sizes.iterrows()
         if row.published < row.low or row.published > row.high
     ]
-    readings = controls[(controls.question == "size") & controls.language.isin(sizes.language)]
-    favour = _sentences(readings[readings.direction == "supported"], {"size": "other comparisons favour it"})
-    paragraphs["Undecided"] += favour.values()
-    single = [STATEMENTS[name] for name in undecided[undecided.reason == ONE_DRAW].question.unique()]
-    others = [
-        STATEMENTS[str(name)] + (f" on the {LANGUAGES[rows.language.iloc[0]]}" if len(rows) < places else "")
-        for name, rows in undecided[undecided.reason != ONE_DRAW].groupby("question", sort=False)
-        for places in [(main.question == name).sum()]
-        if name != "size"
-    ]
-    paragraphs["Undecided"] += [f"Also: whether {'; '.join(others)}."] if others else []
-    paragraphs["Undecided"] += [f"One draw is too few to say whether {'; '.join(single)}."] if single else []
-    written = ["\n- ".join([f"**{label}.**", *items]) for label, items in paragraphs.items() if items]
+    for label, rows in {
+        "other comparisons favour it": of_size[of_size.direction == "supported"],
+        "untrained models already differ": of_size[of_size.row == "untrained"].assign(row="main"),
+    }.items():
+        items["Undecided"] += _sentences(rows, {"size": label}).values()
+    others = undecided[undecided.question != "size"]
+    for label, rows in {
+        "Also undecided": others[others.reason != ONE_DRAW],
+        "One draw is too few to say": others[others.reason == ONE_DRAW],
+    }.items():
+        whether = [
+            f"whether {STATEMENTS[str(question)]} ({' and '.join(map(LANGUAGES.__getitem__, part.language))})"
+            for question, part in rows.groupby("question", sort=False)
+        ]
+        items["Undecided"] += [f"{label}: {', '.join(whether)}{_links(rows.question)}."] if whether else []
+    written = ["\n- ".join([f"**{label}.**", *sentences]) for label, sentences in items.items() if sentences]
     sure = f"{_how_sure(answers, list(STATEMENTS))} All comparisons → [Verdicts](chapters/verdicts.html)."
     return "\n\n".join([*written, sure])
 
