@@ -253,8 +253,8 @@ def chance_in_words(answers: pd.DataFrame) -> str:
     return (
         f"Of {main.sum()} main comparisons with an interval, {(favours & main).sum()} favour the paper and "
         f"{(opposes & main).sum()} oppose it; of all {len(judged)}, controls included, {favours.sum()} and "
-        f"{opposes.sum()} do. Chance alone would give about {0.025 * len(judged):.0f} of each, and comparisons "
-        "that share models are not independent."
+        f"{opposes.sum()} do. Chance alone would give about {0.025 * len(judged):.0f} of each, and "
+        "comparisons that share models are not independent."
     )
 
 
