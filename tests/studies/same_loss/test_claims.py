@@ -178,7 +178,7 @@ def test_a_summary_says_what_holds_what_reverses_and_what_is_undecided():
     assert whether in unclear
     assert "On the grammar an effect as large as the paper's, +" in unclear
     assert "\n- Untrained models already differ: " in unclear
-    also = "\n- Also undecided: whether more steps at equal KL make models more accurate (grammar)"
+    also = "\n- Also undecided: whether more steps at equal KL make models more accurate"
     assert also in unclear
     against = in_short(answers(planted(size=-1.0)))
     assert "**Does not hold.**\n- Larger models are less accurate at equal KL: -" in against

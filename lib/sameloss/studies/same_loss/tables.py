@@ -504,13 +504,14 @@ def in_short(answers: pd.DataFrame) -> str:
         "untrained models already differ": of_size[of_size.row == "untrained"].assign(row="main"),
     }.items():
         items["Undecided"] += _sentences(rows, {"size": label}).values()
-    others = undecided[undecided.question != "size"]
+    others, asked = undecided[undecided.question != "size"], main.question.value_counts()
     for label, rows in {
         "Also undecided": others[others.reason != ONE_DRAW],
         "One draw is too few to say": others[others.reason == ONE_DRAW],
     }.items():
         whether = [
-            f"whether {STATEMENTS[str(question)]} ({' and '.join(map(LANGUAGES.__getitem__, part.language))})"
+            f"whether {STATEMENTS[str(question)]}"
+            + (f" on the {LANGUAGES[part.language.iloc[0]]}" if len(part) < asked[question] else "")
             for question, part in rows.groupby("question", sort=False)
         ]
         items["Undecided"] += [f"{label}: {', '.join(whether)}{_links(rows.question)}."] if whether else []
