@@ -171,12 +171,12 @@ class LabelledSampling(Run):
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         language, d = self.language.build(), self.downstream
         for use, count in {"probe training": d.train * d.probe_seeds, "probe test": d.test}.items():
-            sentences = self._draw(language, use, count)
+            sentences, labelled = self._draw(language, use, count)
             np.savez(
                 folder / f"{use}.npz",
                 tokens=sentences.tokens.numpy().astype(np.uint16),
                 lengths=sentences.lengths.numpy(),
-                labels=self._labels(language, sentences).numpy(),
+                labels=labelled.numpy(),
             )
 
     @property
@@ -184,25 +184,24 @@ class LabelledSampling(Run):
         d = self.downstream  # each sentence is drawn, then labelled
         return 1 + teacher_seconds(self.language, 2 * (d.train * d.probe_seeds + d.test))
 
-    def _draw(self, language: Language, use: str, count: int) -> Sentences:
+    def _draw(self, language: Language, use: str, count: int) -> LabelledSentences:
         """Draw until `count` sentences have a label in every task."""
-        generator = generator_for(use, self.downstream.seed)
-        parts: list[Sentences] = []
+        generator, d = generator_for(use, self.downstream.seed), self.downstream
+        parts: list[LabelledSentences] = []
         drawn = 0
-        while (missing := count - sum(len(part.lengths) for part in parts)) > 0:
+        while (missing := count - sum(len(part.labels) for part in parts)) > 0:
             if drawn >= MOST_DRAWS * count:
-                tasks = ", ".join(self.downstream.tasks)
                 raise LanguageError(
-                    f"Of {drawn} sentences fewer than {count} have a label in all of {tasks}."
+                    f"Of {drawn} sentences fewer than {count} have a label in all of {', '.join(d.tasks)}."
                 )
             sentences = language.sample(missing, generator)
-            parts.append(sentences.rows((self._labels(language, sentences) != NO_LABEL).all(1)))
+            columns = [labels(language, sentences, task, d.label_kind) for task in d.tasks]
+            labelled = torch.stack(columns, dim=1)
+            kept = (labelled != NO_LABEL).all(1)
+            parts.append(LabelledSentences(sentences.rows(kept), labelled[kept]))
             drawn += missing
-        return Sentences.joined(parts)
-
-    def _labels(self, language: Language, sentences: Sentences) -> Int[Tensor, "batch task"]:
-        tasks, kind = self.downstream.tasks, self.downstream.label_kind
-        return torch.stack([labels(language, sentences, task, kind) for task in tasks], dim=1)
+        of_sentences, of_labels = zip(*parts, strict=True)
+        return LabelledSentences(Sentences.joined(list(of_sentences)), torch.cat(of_labels))
 
     def load(self, folder: Path) -> tuple[LabelledSentences, LabelledSentences]:
         """Load the training sets and the test set."""

@@ -176,8 +176,8 @@ def test_a_summary_says_what_holds_what_reverses_and_what_is_undecided():
         "**Undecided.**\n- Whether larger models are more accurate at equal KL, the paper's main claim: "
     )
     assert whether in unclear
-    assert "On the grammar an effect as large as the paper's, +" in unclear
-    assert "\n- Untrained models already differ: " in unclear
+    assert "In the main comparison on the grammar an effect as large as the paper's, +" in unclear
+    assert "\n- Untrained models already differ, so a gap need not come from training: " in unclear
     also = "\n- Also undecided: whether more steps at equal KL make models more accurate"
     assert also in unclear
     against = in_short(answers(planted(size=-1.0)))

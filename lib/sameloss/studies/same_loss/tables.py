@@ -250,8 +250,10 @@ def chance_in_words(answers: pd.DataFrame) -> str:
         return "No comparison has an interval, which takes two draws."
     none = (judged.unit == RATIO).astype(float)  # a ratio of one
     main, favours, opposes = judged.row == "main", judged.low > none, judged.high < none
+    on_flatness = judged[favours & main].question.str.startswith("flatness").all()
     return (
-        f"Of {main.sum()} main comparisons with an interval, {(favours & main).sum()} favour the paper and "
+        f"Of {main.sum()} main comparisons with an interval, {(favours & main).sum()} favour the paper"
+        f"{' (all on flatness)' if on_flatness and (favours & main).any() else ''} and "
         f"{(opposes & main).sum()} oppose it; of all {len(judged)}, controls included, {favours.sum()} and "
         f"{opposes.sum()} do. Chance alone would give about {0.025 * len(judged):.0f} of each, and "
         "comparisons that share models are not independent."
@@ -494,16 +496,19 @@ def in_short(answers: pd.DataFrame) -> str:
         for label, sentences in parts.items()
     }
     items["Undecided"] += [
-        f"On the {LANGUAGES[row.language]} an effect as large as the paper's, {published_in_words(row)} "
-        "points in proportion to our sizes, is excluded."
+        f"In the main comparison on the {LANGUAGES[row.language]} an effect as large as the paper's, "
+        f"{published_in_words(row)} points in proportion to our sizes, is excluded{_links(['size'])}."
         for _, row in sizes.iterrows()
         if row.published < row.low or row.published > row.high
     ]
     for label, rows in {
         "other comparisons favour it": of_size[of_size.direction == "supported"],
-        "untrained models already differ": of_size[of_size.row == "untrained"].assign(row="main"),
+        "untrained models already differ, so a gap need not come from training": of_size[
+            of_size.row == "untrained"
+        ].assign(row="main"),
     }.items():
-        items["Undecided"] += _sentences(rows, {"size": label}).values()
+        effects = _sentences(rows, {"size": label}).values()
+        items["Undecided"] += [f"{sentence[:-1]}{_links(['size'])}." for sentence in effects]
     others, asked = undecided[undecided.question != "size"], main.question.value_counts()
     for label, rows in {
         "Also undecided": others[others.reason != ONE_DRAW],
