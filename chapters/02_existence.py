@@ -57,7 +57,7 @@ page = begin(globals(), STUDY, "02_existence")
 #    \qquad p = \Pr(\cdot\mid x_{-t}) . $$
 #
 # The entropy is a property of the language; only the KL depends on the model. A model is *saturated* when its KL is almost
-# zero: no model can have a lower loss. "The same loss" therefore means equal KL.
+# zero: hardly any lower loss is possible. "The same loss" therefore means equal KL.
 #
 # One pass of the inside algorithm and one gradient give the true conditionals: $\Pr(x)$ is linear in the emission
 # probabilities at each position $t$, so its gradient gives the conditionals of all words at all positions
@@ -205,7 +205,7 @@ render(tables.model_table(table), decimals=1).format("{:.4f}", subset=["KL"])
 # %% [markdown]
 # Means over replicates after the longest training. KL is in nats per masked token, and as a percentage of the KL of a bag of
 # words (a softmax regression on the counts of the other words). Accuracies are those of linear probes, averaged over the tasks,
-# which ask for hidden symbols: the start symbol (task A) and the symbol above the first half of the sentence (task B); with
+# which ask for hidden symbols: the start symbol (task A), one of eight, and the symbol above the first half of the sentence (task B); with
 # `-p language hmm`, the states of a hidden Markov model at two positions. The label is the most probable symbol given the
 # sentence, so a perfect probe scores 100 %.
 
@@ -230,7 +230,7 @@ for ax in axes:
 # %%
 say(
     tables.answer_in_words(page.answers, "size")
-    + (" The recorded runs below have more sizes, draws and readings." if page.shows_record else "")
+    + (" The recorded runs below have more sizes, draws and kinds of probe." if page.shows_record else "")
 )
 
 # %% [markdown]
@@ -250,20 +250,20 @@ say(
 # *supported* or *against* and one of these contradicts it, the verdict says so.
 #
 # A verdict has two parts: the direction that the interval supports (*supported*, *against*, or *unclear* if it contains zero
-# effect) and, where the paper reports a number, how the size of the effect compares with it per doubling of parameters (as
+# effect) and, where the paper reports a number, how the size of the effect compares with it (for sizes per doubling of parameters; as
 # published within 25 %, smaller, larger, or imprecise). A question is *not testable* if these models could not have answered it,
 # by rules fixed beforehand: one is that an interval that contains zero is wider than the published effect. Only the intervals of
 # main comparisons are widened by Holm's correction, so another row can be *supported* where the main one is not. In the
 # tables, KL is the common KL, and steps are those that the smaller and the larger model take to it; for continued training at a
 # constant rate (a *plateau*, below) they are the first and last checkpoint. Models with label noise are
-# compared as they are or *cooled*, that is, after a short training on exact conditionals that takes the noise out of their
+# compared as they are or *cooled*, that is, after further training on exact conditionals that takes the noise out of their
 # loss; steps are then those of cooling.
 
 # %%
 measured, answers = page.shown
 say(page.source)
 
-# %% mystnb={"figure": {"caption": "Accuracy of the largest model minus that of the smallest, at equal KL, with 95 % intervals over replicates: the main comparison (whose interval is widened by Holm's correction), then other readings of the same two models, and untrained models. Dashed: no effect; dotted: the published effect.", "name": "fig-size-controls"}, "image": {"alt": "Intervals of the size effect, one row per way of reading the models."}}
+# %% mystnb={"figure": {"caption": "Accuracy of the largest model minus that of the smallest, at equal KL, with 95 % intervals over replicates: the main comparison (whose interval is widened by Holm's correction), then other probes of the same two models, and untrained models. Dashed: no effect; dotted: the published effect.", "name": "fig-size-controls"}, "image": {"alt": "Intervals of the size effect, one row per comparison."}}
 from sameloss.studies.same_loss.claims import POINTS
 
 finding(tables.size_finding(answers, "features as they are"))
@@ -272,14 +272,17 @@ figures.effects_by_language(of_size)
 
 # %%
 named = ["main", "features as they are", "projected to 96", "halfway to the largest common KL", "untrained"]
+repeated = ["main", "features as they are", "untrained"]
 beside = [tables.answer_in_words(answers, "size") + "\n"]
 for name, rows in of_size[of_size.row.isin(named)].groupby("language", sort=False):
-    effects = [f"*{row.row}* {tables.effect_in_words(row)}" for _, row in rows[rows.row != "main"].iterrows()]
+    effects = [
+        f"*{row.row}* {tables.effect_in_words(row)}" for _, row in rows[~rows.row.isin(repeated)].iterrows()
+    ]
     mean = rows.set_index("row")["mean"]
-    if {"main", "features as they are", "untrained"} <= set(mean.index):
+    if set(repeated) <= set(mean.index):
         beside.append(
             f"- On the {tables.LANGUAGES[name]}, of {mean['features as they are']:+.1f} points with features as they are "
-            f"{mean['main']:+.1f} remain if all probes read equally many; untrained models differ by {mean['untrained']:+.1f}."
+            f"{mean['main']:+.1f} remain if all probes read equally many features; untrained models differ by {mean['untrained']:+.1f}."
         )
     beside.append(f"- Other comparisons on the {tables.LANGUAGES[name]}: {'; '.join(effects)}.")
 say("\n".join(beside))
@@ -317,7 +320,8 @@ glue("figure-size", drawing.picture(ax.figure, told), display=False)
 # ## Do more steps help? (Figure 1)
 #
 # After the longest training, we continue with *sampled* labels at a constant learning rate (the *plateau*). Label noise
-# first raises the KL; from the first checkpoint on it changes little, and where it changes by less than a fifth we count it as the same loss.
+# first raises the KL; from the first checkpoint on it changes little, and where it changes by less than a fifth (for the mean over sizes, on average)
+# we count it as the same loss.
 # The dashed line (one size) shows the same continuation on exact labels, whose KL keeps falling, so it does not isolate the
 # effect of label noise.
 

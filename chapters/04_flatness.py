@@ -164,7 +164,7 @@ for ax in axes:
 # wider model can look sharper because of its rate alone. We therefore compare sizes at the same rate, and show the effect of
 # the rate beside it.
 
-# %% mystnb={"figure": {"caption": "Trace of the smallest model divided by that of the largest, at equal KL, with 95 % intervals over replicates (that of the main comparison is widened by Holm's correction); cooled models are compared at the KLs that they reach. Above one, the larger model is flatter. Green: supports the paper; red: against it; grey: undecided.", "name": "fig-trace-size"}, "image": {"alt": "Intervals of the ratio of traces, one row per comparison."}}
+# %% mystnb={"figure": {"caption": "Trace of the smallest model divided by that of the largest, at equal KL (except cooled models, whose KLs differ), with 95 % intervals over replicates (that of the main comparison is widened by Holm's correction). Above one, the larger model is flatter. Green: supports the paper; red: against it; grey: undecided.", "name": "fig-trace-size"}, "image": {"alt": "Intervals of the ratio of traces, one row per comparison."}}
 finding(tables.trace_finding(answers, measured, "learning rate ∝ 1/d"))
 figures.effects_by_language(answers[(answers.question == "flatness by size") & (answers.unit == RATIO)])
 
@@ -175,11 +175,13 @@ say(tables.answer_in_words(answers, "flatness by size"))
 render(tables.control_table(answers, "flatness by size"), decimals=4)
 
 # %% [markdown]
-# *Relative to squared weights* is $\sum_l\lVert W_l\rVert_F^2\,\mathrm{Tr} H_{ll}$, which does not change when a tensor is
-# rescaled. *Best rate of each* trains each size at its own better rate; where that
+# *Relative to squared weights* is $\sum_l\lVert W_l\rVert_F^2\,\mathrm{Tr} H_{ll}$, a sum over parameter tensors that does not change when a tensor is
+# rescaled. *Best learning rate of each* trains each size at its own better rate; where that
 # is the main rate for both, it is the main comparison without Holm's correction. *Steps* are those that the smaller and the larger
 # model take to the common KL, or those of cooling. *Enlarged to one width* embeds all sizes in the widest model, as the paper's Appendix B.1 does ([B.1 Enlargement](b2_enlargement.ipynb) shows how
 # this map alone affects the comparison).
+# On the generated text the models are far from saturation, where the Fisher trace is not the Hessian's (last section): there the
+# comparison is of Fisher traces only.
 #
 # The effect of the learning rate alone: the slope of the log trace against the log learning rate, at the same size and KL. A
 # slope of $-1$ means that halving the rate doubles the trace.
@@ -214,7 +216,7 @@ render(tables.control_table(answers, "flatness by steps"), decimals=4)
 # Across sizes, anything that grows with size correlates with anything else that does, so we show this correlation but do not
 # judge it. [A.4 Algorithms](a4_algorithms.ipynb) changes the flatness of a single model instead.
 
-# %% mystnb={"figure": {"caption": "Probe accuracy against Fisher trace after the longest training at one rate, one point per size and replicate.", "name": "fig-trace-accuracy"}, "image": {"alt": "Scatter plot of probe accuracy against Fisher trace, one colour per size."}}
+# %% mystnb={"figure": {"caption": "Probe accuracy (all probes read equally many features) against Fisher trace after the longest training at one rate, one point per size and replicate.", "name": "fig-trace-accuracy"}, "image": {"alt": "Scatter plot of probe accuracy against Fisher trace, one colour per size."}}
 finding(tables.correlation_finding(answers))
 axes = drawing.panels(len(languages), width=5)
 for (name, own), ax in zip(languages.items(), axes, strict=True):
@@ -252,7 +254,7 @@ render(tables.answer_table(page.answers))
 # %% [markdown]
 # ## The Fisher trace equals the Hessian's only at saturation
 #
-# Otherwise the Hessian has a second term. With logits $z$ and true conditionals $q$ (Lemma 3.2),
+# Otherwise the Hessian has a second term. With logits $z$, their Jacobian $J$ in the parameters, and true conditionals $q$ (Lemma 3.2),
 #
 # $$ \mathrm{Tr}\,\nabla^2 L = \underbrace{\mathbb E\,\mathrm{Tr}\,J^\top(\mathrm{diag} f - ff^\top)J}_{\text{Fisher}}
 #    + \underbrace{\mathbb E \sum_y (f_y - q_y)\,\mathrm{Tr}\,\nabla^2 z_y}_{\text{gap}} . $$
@@ -279,10 +281,10 @@ print("parts of the trace add up to it:", bool(abs(total - trace.total.mean) < 1
 # %% [markdown]
 # ## Deviations
 #
-# - Figure 3 trains with SGD from the start, which does not saturate within a laptop's budget; here AdamW continues training
+# - For Figure 3 the paper trains with SGD from the start, which does not saturate within a laptop's budget; here AdamW continues training
 #   at a constant rate.
 # - The paper samples 50 labels for each of 10,000 sentences; here one label for each of the preset's sentences.
-# - Traces are over native parameters; [B.1 Enlargement](b2_enlargement.ipynb) has embedded ones.
+# - Main traces are over native parameters; the rows *enlarged to one width* use the paper's embedding.
 #
 # ## Exercises
 #

@@ -198,7 +198,7 @@ EFFECTS = {
     "size": "the largest model's lead over the smallest",
     "steps": "the mean change in accuracy",
     "flatness by size": "the smallest model's trace over the largest's",
-    "flatness by steps": "the trace at the start of the plateau over that at its end",
+    "flatness by steps": "the trace at the first checkpoint of the plateau over that at the last",
     "flatness as a cause": "the gain in accuracy",
     "lookup": "the lead of the least accurate size over the lookup table",
     "adversary": "AdamW's lead over the adversary",
@@ -232,7 +232,7 @@ def exact_labels_in_words(answers: pd.DataFrame, question: str) -> str:
             f"On exact labels ({LANGUAGES[row.language]}, {model_name(row.model)}): {effect_in_words(row)}"
         )
         if isinstance(row.reason, str):
-            effect += f", but {row.reason.replace('their KLs', 'the KLs of its two checkpoints')}"
+            effect += f", but {row.reason.replace('their KLs', 'the KLs at the two checkpoints')}"
         sentences.append(f"{effect}.")
     return " ".join(sentences)
 
@@ -627,7 +627,7 @@ def steps_finding(answers: pd.DataFrame, table: pd.DataFrame) -> str:
         return "These runs have no plateau."
     main = flatter if flatter is not None else better
     steps = table[(table.stage == "plateau") & (table.language == main.language)].steps
-    span = f"between steps {steps.min():,} and {steps.max():,} at a constant rate"
+    span = f"between steps {steps.min():,} and {steps.max():,} of the plateau"
     return f"{_where(main, answers, span)}, {' and '.join(effects)}."
 
 
