@@ -190,7 +190,7 @@ def test_a_summary_says_what_holds_what_reverses_and_what_is_undecided():
     mixed = answers(planted())
     mixed.loc[mixed.row == "fine-tuned", "direction"] = "supported"
     mixed.loc[mixed.question == "steps", "reason"] = ONE_DRAW
-    assert "\n- Other comparisons favour it: +" in in_short(mixed)
+    assert " other comparisons favour it, most clearly: +" in in_short(mixed)
     assert "One draw is too few to say: whether more steps at equal KL make models more" in in_short(mixed)
     assert ask(planted(size=3.0), "size", "untrained").direction == "not judged"
     assert "**How sure.** This rests on at most 8 draws of the grammar. Of " in unclear

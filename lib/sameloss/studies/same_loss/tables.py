@@ -476,6 +476,10 @@ def _links(questions: Iterable[str]) -> str:
     return f" →\N{NO-BREAK SPACE}{', '.join(links)}"
 
 
+MOST_NAMED = 3
+"""Comparisons in favour that a summary names."""
+
+
 def in_short(answers: pd.DataFrame) -> str:
     """Return what holds, what does not, what is undecided and how sure that is, with links, as Markdown."""
     answers = answers[answers.question.isin(list(STATEMENTS))]
@@ -501,8 +505,10 @@ def in_short(answers: pd.DataFrame) -> str:
         for _, row in sizes.iterrows()
         if row.published < row.low or row.published > row.high
     ]
+    favour = of_size[of_size.direction == "supported"].sort_values("low", ascending=False)
+    count = f"{len(favour)} of {(of_size.direction != 'not judged').sum()} other comparisons favour it"
     for label, rows in {
-        "other comparisons favour it": of_size[of_size.direction == "supported"],
+        f"{count}, most clearly": favour[:MOST_NAMED],
         "untrained models already differ, so a gap need not come from training": of_size[
             of_size.row == "untrained"
         ].assign(row="main"),
