@@ -75,7 +75,7 @@ def row_name(row: Any) -> str:
     """
     if row.row.startswith("one "):  # of several rows, which differ by the model
         return model_name(row.model)
-    words = row.row.replace("main", "main comparison", 1)
+    words = re.sub(r"^(\d+ labels)$", r"\1 for the probe", row.row.replace("main", "main comparison", 1))
     if " by: " in words:  # of treatments
         verb, _, treatment = words.partition(" by: ")
         words = f"{verb}: {display_name(treatment)}"
@@ -250,13 +250,11 @@ def chance_in_words(answers: pd.DataFrame) -> str:
         return "No comparison has an interval, which takes two draws."
     none = (judged.unit == RATIO).astype(float)  # a ratio of one
     main, favours, opposes = judged.row == "main", judged.low > none, judged.high < none
-    on_flatness = judged[favours & main].question.str.startswith("flatness").all()
     return (
-        f"Of {main.sum()} main comparisons with an interval, {(favours & main).sum()} favour the paper"
-        f"{' (all on flatness)' if on_flatness and (favours & main).any() else ''} and "
-        f"{(opposes & main).sum()} oppose it; of all {len(judged)}, controls included, {favours.sum()} and "
-        f"{opposes.sum()} do. Chance alone would give about {0.025 * len(judged):.0f} of each, and "
-        "comparisons that share models are not independent."
+        f"Of {main.sum()} main comparisons with an interval, {(favours & main).sum()} favour the paper and "
+        f"{(opposes & main).sum()} oppose it; of all {len(judged)}, controls included, {favours.sum()} "
+        f"favour and {opposes.sum()} oppose it. Chance alone would give about {0.025 * len(judged):.0f} "
+        "of each. Comparisons that share models are not independent."
     )
 
 
@@ -362,7 +360,7 @@ STATEMENTS = {
     "flatness by size": "larger models are flatter at equal KL",
     "flatness by steps": "more steps at equal KL make models flatter",
     "flatness as a cause": "a model that is made flatter becomes more accurate",
-    "lookup": "every trained model is more accurate than a lookup table of optimal loss",
+    "lookup": "even the least accurate size is more accurate than a lookup table of optimal loss",
     "adversary": "an adversarially trained model is less accurate at equal KL",
     "flatness by adversary": "an adversarially trained model is sharper at equal KL",
     "flatness by regularisers": "SAM finds flatter models at equal KL",
@@ -377,7 +375,7 @@ OPPOSITES = {
     "flatness by size": "larger models are sharper at equal KL",
     "flatness by steps": "more steps at equal KL make models sharper",
     "flatness as a cause": "a model that is made flatter becomes less accurate",
-    "lookup": "some trained model is less accurate than a lookup table of optimal loss",
+    "lookup": "the least accurate size is less accurate than a lookup table of optimal loss",
     "adversary": "an adversarially trained model is more accurate at equal KL",
     "flatness by adversary": "an adversarially trained model is flatter at equal KL",
     "flatness by regularisers": "SAM finds sharper models at equal KL",
@@ -500,25 +498,29 @@ def in_short(answers: pd.DataFrame) -> str:
         for label, sentences in parts.items()
     }
     items["Undecided"] += [
-        f"In the main comparison on the {LANGUAGES[row.language]} an effect as large as the paper's, "
-        f"{published_in_words(row)} points in proportion to our sizes, is excluded{_links(['size'])}."
+        f"What the main comparison on the {LANGUAGES[row.language]} does exclude is an effect as large as "
+        f"the paper's, {published_in_words(row)} points in proportion to our sizes{_links(['size'])}."
         for _, row in sizes.iterrows()
         if row.published < row.low or row.published > row.high
     ]
     favour = of_size[of_size.direction == "supported"].sort_values("low", ascending=False)
-    count = f"{len(favour)} of {(of_size.direction != 'not judged').sum()} other comparisons favour it"
+    count = of_size[of_size.direction != "not judged"].direction.value_counts()
+    others = (
+        f"of {count.sum()} other comparisons, {len(favour)} are in favour, {count.get('against', 0)} against "
+        f"and {count.sum() - len(favour) - count.get('against', 0)} undecided; most clearly in favour"
+    )
     for label, rows in {
-        f"{count}, most clearly": favour[:MOST_NAMED],
+        others: favour[:MOST_NAMED],
         "untrained models already differ, so a gap need not come from training": of_size[
             of_size.row == "untrained"
         ].assign(row="main"),
     }.items():
         effects = _sentences(rows, {"size": label}).values()
         items["Undecided"] += [f"{sentence[:-1]}{_links(['size'])}." for sentence in effects]
-    others, asked = undecided[undecided.question != "size"], main.question.value_counts()
+    rest, asked = undecided[undecided.question != "size"], main.question.value_counts()
     for label, rows in {
-        "Also undecided": others[others.reason != ONE_DRAW],
-        "One draw is too few to say": others[others.reason == ONE_DRAW],
+        "Also undecided": rest[rest.reason != ONE_DRAW],
+        "One draw is too few to say": rest[rest.reason == ONE_DRAW],
     }.items():
         whether = [
             f"whether {STATEMENTS[str(question)]}"
