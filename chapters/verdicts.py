@@ -61,7 +61,7 @@ from sameloss.book.chapter import render
 render(tables.answer_table(answers))
 
 # %%
-say(tables.conclusion(answers, tables.STATEMENTS))
+say(tables.conclusion(answers))
 
 # %% tags=["remove-input"]
 from sameloss.studies.recorded import record_in_words
@@ -131,7 +131,7 @@ render(theory.sort_values("page", kind="stable")[columns])
 from sameloss.book.chapter import glue_findings
 
 judged = answers[answers.direction != "not judged"]
-glue_findings(tables.findings(judged), tables.in_short(answers), theory)
+glue_findings(tables.findings(judged), tables.conclusion(answers, linked=True), theory)
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT

@@ -17,7 +17,6 @@ from sameloss.studies.same_loss.tables import (
     chance_in_words,
     conclusion,
     correlation_finding,
-    in_short,
     pretrained_in_words,
     rate_finding,
     size_finding,
@@ -144,59 +143,45 @@ def test_a_worse_large_model_speaks_against():
     assert ask(planted(size=-1.0), "size").direction == "against"
 
 
-def test_a_conclusion_says_what_was_found_and_what_was_not():
-    found, sure = conclusion(answers(planted(size=3.0)), ["size"]).split("\n\n")
-    assert found.startswith("**Found.** On the grammar, larger models are more accurate at equal KL: +6.")
+def test_a_conclusion_says_what_holds_what_does_not_and_what_is_undecided():
+    holds, sure = conclusion(answers(planted(size=3.0)), ["size"]).split("\n\n")
+    assert holds.startswith("**Holds.**\n- Larger models are more accurate at equal KL: +6.")
+    assert holds.endswith(" on the grammar.")
     assert sure.startswith("**How sure.** This rests on at most 8 draws of the grammar. Of ")
-    same = "larger models are more accurate at equal KL on the grammar"
-    assert f"It remains open whether {same}" in conclusion(answers(planted()), ["size"])
-    assert f"not true here that {same}" in conclusion(answers(planted(size=-1.0)), ["size"])
+    against = conclusion(answers(planted(size=-1.0)), ["size"])
+    assert against.startswith("**Does not hold.**\n- Larger models are less accurate at equal KL: -")
     mixed = answers(planted(size=3.0))
     mixed.loc[mixed.row == "at the largest common KL", "direction"] = "against"
-    opposite = "**Against the paper, in other comparisons.** Larger models are less accurate at equal KL: +"
-    assert opposite in conclusion(mixed, ["size"])
-    assert "cannot tell whether larger models" in conclusion(answers(planted(level=98.0)), ["size"])
-    assert conclusion(answers(planted()), ["adversary"]).startswith(
-        "**Not compared.** These runs have no models to say whether an"
-    )
-    one = answers(planted(size=3.0)).assign(reason=ONE_DRAW, direction="not testable")
-    assert conclusion(one, ["size"]).startswith(
-        "**Not testable yet.** One draw is too few to say whether larger"
-    )
-    assert conclusion(answers(planted()), ["flatness by rate"]) == ""  # it is not judged
-
-
-def test_a_summary_says_what_holds_what_reverses_and_what_is_undecided():
-    holds = in_short(answers(planted(size=3.0))).replace("\N{NO-BREAK SPACE}", " ")
-    assert holds.startswith("**Holds.**\n- Larger models are more accurate at equal KL: +6.")
-    assert " on the grammar → [2 Existence](chapters/02_existence.html)." in holds
-    assert "the paper's main claim" not in holds
-    unclear = in_short(answers(planted()))
+    against = conclusion(mixed).partition("**Against the paper, under other conditions.**\n- ")[2]
+    assert against.startswith("Larger models are less accurate at equal KL: +")
+    assert " on the grammar, at the largest common KL." in against
+    unclear = conclusion(answers(planted()))
     whether = (
         "**Undecided.**\n- Whether larger models are more accurate at equal KL, the paper's main claim: "
     )
     assert whether in unclear
     assert (
-        "What the main comparison on the grammar does exclude is an effect as large as the paper's, +"
-        in unclear
+        "The main comparison of sizes on the grammar excludes an effect as large as the paper's, +" in unclear
     )
     assert "\n- Untrained models already differ, so a gap need not come from training: " in unclear
-    also = "\n- Also undecided: whether more steps at equal KL make models more accurate"
-    assert also in unclear
-    against = in_short(answers(planted(size=-1.0)))
-    assert "**Does not hold.**\n- Larger models are less accurate at equal KL: -" in against
-    mixed = answers(planted(size=3.0))
-    mixed.loc[mixed.row == "at the largest common KL", "direction"] = "against"
-    against = in_short(mixed).partition("**Against the paper, under other conditions.**\n- ")[2]
-    assert against.startswith("Larger models are less accurate at equal KL: +")
-    assert " on the grammar, at the largest common KL →" in against
+    assert "\n- Whether more steps at equal KL make models more accurate: " in unclear
+    assert "\n- Whether larger models are" in conclusion(answers(planted(level=98.0)), ["size"])
     mixed = answers(planted())
     mixed.loc[mixed.row == "fine-tuned", "direction"] = "supported"
     mixed.loc[mixed.question == "steps", "reason"] = ONE_DRAW
-    assert " undecided; most clearly in favour: +" in in_short(mixed)
-    assert "One draw is too few to say: whether more steps at equal KL make models more" in in_short(mixed)
+    assert " undecided; most clearly in favour: +" in conclusion(mixed)
+    assert "One draw is too few to say: whether more steps at equal KL make models more" in conclusion(mixed)
+    absent = "**Undecided.**\n- No models here can say: whether an adversarially trained model is less"
+    assert conclusion(answers(planted()), ["adversary"]).startswith(absent)
+    assert conclusion(answers(planted()), ["flatness by rate"]) == ""  # it is not judged
     assert ask(planted(size=3.0), "size", "untrained").direction == "not judged"
-    assert "**How sure.** This rests on at most 8 draws of the grammar. Of " in unclear
+
+
+def test_a_conclusion_on_the_front_page_has_links():
+    linked = conclusion(answers(planted(size=3.0)), linked=True).replace("\N{NO-BREAK SPACE}", " ")
+    assert " on the grammar → [2 Existence](chapters/02_existence.html)." in linked
+    assert "two points → [A.4 Algorithms](chapters/a4_algorithms.html), [D Practice](" in linked
+    assert linked.endswith("All comparisons → [Verdicts](chapters/verdicts.html).")
 
 
 def test_titles_of_figures_follow_the_data():

@@ -384,60 +384,9 @@ OPPOSITES = {
 }
 """What *against* means, by question."""
 
-BEGINNINGS = {
-    "supported": ("Found", "", ""),
-    "against": ("Found, against the paper", "It is not true here ", "that "),
-    "unclear": ("Unclear", "It remains open ", "whether "),
-    "not testable": ("Not testable", "These runs cannot tell ", "whether "),
-    "one draw": ("Not testable yet", "One draw is too few to say ", "whether "),
-    "absent": ("Not compared", "These runs have no models to say ", "whether "),
-}
-"""Label, beginning and conjunction of a sentence about each direction."""
 
-
-def conclusion(answers: pd.DataFrame, questions: Iterable[str]) -> str:
-    """Return what some questions' main answers show, what they do not, and how sure that is, as Markdown."""
-    questions = [question for question in questions if question in STATEMENTS]
-    main = answers[(answers.row == "main") & answers.question.isin(questions)]
-    asked = main[main.reason != ONE_DRAW]
-    said: dict[str, list[str]] = {direction: [] for direction in BEGINNINGS}
-    for question in questions:
-        rows = asked[asked.question == question]
-        for direction, alike in rows.groupby("direction", sort=False):
-            places, statement = alike.language.map(LANGUAGES).tolist(), STATEMENTS[question]
-            if direction == "not testable":
-                reasons = "; ".join(map(": ".join, zip(places, alike.reason, strict=True)))
-                said["not testable"].append(f"{statement} ({reasons})")
-                continue
-            found = [
-                effect_in_words(row)
-                + (f", but {conditions_in_words(row.note)}" if isinstance(row.note, str) else "")
-                for _, row in alike.iterrows()
-            ]
-            several = "; ".join(
-                f"on the {where} {effect}" for where, effect in zip(places, found, strict=True)
-            )
-            one = f"{statement} on the {places[0]}: {found[0]}"
-            if direction == "supported":
-                one = f"on the {places[0]}, {statement}: {found[0]}"
-            said[str(direction)].append(one if len(found) == 1 else f"{statement}: {several}")
-        if rows.empty:
-            said["one draw" if question in set(main.question) else "absent"].append(STATEMENTS[question])
-    paragraphs = []
-    for direction, (label, beginning, conjunction) in BEGINNINGS.items():
-        words = [f"{conjunction}{statement}" for statement in said[direction]]
-        if not conjunction:
-            words = [". ".join(statement[0].upper() + statement[1:] for statement in words)] if words else []
-        paragraphs += [f"**{label}.** {beginning}{'; or '.join(words)}."] if words else []
-    opposite = answers[(answers.direction == "against") & (answers.row != "main")]
-    claims = _sentences(opposite[opposite.question.isin(questions)], OPPOSITES).values()
-    paragraphs += [f"**Against the paper, in other comparisons.** {' '.join(claims)}"] if claims else []
-    paragraphs += [] if main.empty else [_how_sure(answers, questions)]
-    return "\n\n".join(paragraphs)
-
-
-def _sentences(rows: pd.DataFrame, statements: dict[str, str]) -> dict[str, str]:
-    """Return one sentence per question: a statement, and where which effects were measured."""
+def _sentences(rows: pd.DataFrame, statements: dict[str, str], linked: bool) -> list[str]:
+    """Return one sentence per question: a statement, where which effects were measured, perhaps a link."""
 
     def effect(row: pd.Series) -> str:
         """One effect without its number of draws, where and under which condition."""
@@ -448,10 +397,11 @@ def _sentences(rows: pd.DataFrame, statements: dict[str, str]) -> dict[str, str]
             effect = f"flatness ratio {effect.replace(' times', '')}"
         return f"{effect} on the {LANGUAGES[row.language]}{condition}"
 
-    sentences = {}
+    sentences = []
     for question, part in rows.groupby("question", sort=False):
         statement, effects = statements[str(question)], [effect(row) for _, row in part.iterrows()]
-        sentences[str(question)] = f"{statement[0].upper()}{statement[1:]}: {'; '.join(effects)}."
+        end = _links([str(question)]) if linked else ""
+        sentences.append(f"{statement[0].upper()}{statement[1:]}: {'; '.join(effects)}{end}.")
     return sentences
 
 
@@ -475,62 +425,69 @@ def _links(questions: Iterable[str]) -> str:
 
 
 MOST_NAMED = 3
-"""Comparisons in favour that a summary names."""
+"""Comparisons in favour that a conclusion names."""
 
 
-def in_short(answers: pd.DataFrame) -> str:
-    """Return what holds, what does not, what is undecided and how sure that is, with links, as Markdown."""
-    answers = answers[answers.question.isin(list(STATEMENTS))]
+def conclusion(
+    answers: pd.DataFrame, questions: Iterable[str] = tuple(STATEMENTS), linked: bool = False
+) -> str:
+    """Return what holds, what does not, what is undecided and how sure that is, as Markdown.
+
+    Args:
+        answers: of all questions.
+        questions: which are meant; those that are not judged are left out.
+        linked: whether items end in links to their pages, relative to the front page.
+
+    """
+    questions = [question for question in questions if question in STATEMENTS]
+    answers = answers[answers.question.isin(questions)]
     main, controls = answers[answers.row == "main"], answers[answers.row != "main"]
-    undecided = main[~main.direction.isin(["supported", "against"])]
-    sizes = undecided[undecided.question == "size"]
-    of_size = controls[(controls.question == "size") & controls.language.isin(sizes.language)]
-    parts = {
-        "Holds": _sentences(main[main.direction == "supported"], STATEMENTS),
-        "Does not hold": _sentences(main[main.direction == "against"], OPPOSITES),
-        "Against the paper, under other conditions": _sentences(
-            controls[controls.direction == "against"], OPPOSITES
-        ),
-        "Undecided": _sentences(sizes, {"size": f"whether {STATEMENTS['size']}, the paper's main claim"}),
-    }
+    one_draw = main.reason == ONE_DRAW
+    undecided = main[~main.direction.isin(["supported", "against"]) & ~one_draw]
+    whether = {question: f"whether {statement}" for question, statement in STATEMENTS.items()}
+    whether["size"] += ", the paper's main claim"
+    reversed_ = controls[controls.direction == "against"]
     items = {
-        label: [f"{sentence[:-1]}{_links([question])}." for question, sentence in sentences.items()]
-        for label, sentences in parts.items()
+        "Holds": _sentences(main[main.direction == "supported"], STATEMENTS, linked),
+        "Does not hold": _sentences(main[main.direction == "against"], OPPOSITES, linked),
+        "Against the paper, under other conditions": _sentences(reversed_, OPPOSITES, linked),
+        "Undecided": _sentences(undecided, whether, linked),
     }
+    sizes = undecided[undecided.question == "size"]
     items["Undecided"] += [
-        f"What the main comparison on the {LANGUAGES[row.language]} does exclude is an effect as large as "
-        f"the paper's, {published_in_words(row)} points in proportion to our sizes{_links(['size'])}."
+        f"The main comparison of sizes on the {LANGUAGES[row.language]} excludes an effect as large as the "
+        f"paper's, {published_in_words(row)} points in proportion to our sizes."
         for _, row in sizes.iterrows()
         if row.published < row.low or row.published > row.high
     ]
-    favour = of_size[of_size.direction == "supported"].sort_values("low", ascending=False)
-    count = of_size[of_size.direction != "not judged"].direction.value_counts()
-    others = (
-        f"of {count.sum()} other comparisons, {len(favour)} are in favour, {count.get('against', 0)} against "
-        f"and {count.sum() - len(favour) - count.get('against', 0)} undecided; most clearly in favour"
-    )
-    for label, rows in {
-        others: favour[:MOST_NAMED],
-        "untrained models already differ, so a gap need not come from training": of_size[
-            of_size.row == "untrained"
-        ].assign(row="main"),
+    of_size = controls[(controls.question == "size") & controls.language.isin(sizes.language)]
+    for statement, rows in _other_sizes(of_size).items():
+        items["Undecided"] += _sentences(rows, {"size": statement}, linked)
+    for label, names in {
+        "One draw is too few to say": main[one_draw].question.unique(),
+        "No models here can say": [name for name in questions if name not in set(main.question)],
     }.items():
-        effects = _sentences(rows, {"size": label}).values()
-        items["Undecided"] += [f"{sentence[:-1]}{_links(['size'])}." for sentence in effects]
-    rest, asked = undecided[undecided.question != "size"], main.question.value_counts()
-    for label, rows in {
-        "Also undecided": rest[rest.reason != ONE_DRAW],
-        "One draw is too few to say": rest[rest.reason == ONE_DRAW],
-    }.items():
-        whether = [
-            f"whether {STATEMENTS[str(question)]}"
-            + (f" on the {LANGUAGES[part.language.iloc[0]]}" if len(part) < asked[question] else "")
-            for question, part in rows.groupby("question", sort=False)
-        ]
-        items["Undecided"] += [f"{label}: {', '.join(whether)}{_links(rows.question)}."] if whether else []
+        statements = ", ".join(whether[name] for name in names)
+        end = _links(names) if linked else ""
+        items["Undecided"] += [f"{label}: {statements}{end}."] if statements else []
     written = ["\n- ".join([f"**{label}.**", *sentences]) for label, sentences in items.items() if sentences]
-    sure = f"{_how_sure(answers, list(STATEMENTS))} All comparisons → [Verdicts](chapters/verdicts.html)."
-    return "\n\n".join([*written, sure])
+    if not main.empty:
+        everything = " All comparisons → [Verdicts](chapters/verdicts.html)." if linked else ""
+        written.append(_how_sure(answers, questions) + everything)
+    return "\n\n".join(written)
+
+
+def _other_sizes(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return what other comparisons of sizes say, and which rows show it."""
+    count = rows[rows.direction != "not judged"].direction.value_counts()
+    favour, against = (int(count.get(word, 0)) for word in ("supported", "against"))
+    counted = (
+        f"of {count.sum()} other comparisons of sizes, {favour} are in favour, {against} against and "
+        f"{count.sum() - favour - against} undecided; most clearly in favour"
+    )
+    clearest = rows[rows.direction == "supported"].sort_values("low", ascending=False)[:MOST_NAMED]
+    untrained = "untrained models already differ, so a gap need not come from training"
+    return {counted: clearest, untrained: rows[rows.row == "untrained"].assign(row="main")}
 
 
 def page_title(page: str) -> str:
