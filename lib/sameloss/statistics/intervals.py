@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 from scipy import stats
 
 
@@ -104,12 +105,15 @@ def percentile_interval(value: float, replicates: Float[np.ndarray, " replicate"
     return Interval(float(value), float(low), float(high))
 
 
-def seed_interval(values: Float[np.ndarray, " seed"]) -> Interval:
-    """Compute the mean of one value per pre-training seed, with its interval over seeds.
+def seed_interval(values: ArrayLike) -> Interval:
+    """Compute the mean of one value per seed with its interval over seeds; undefined without values.
 
-    >>> [round(end, 1) for end in seed_interval(np.array([1.0, 2.0, 3.0]))]  # Student's: 2 ± 2.5
+    >>> [round(end, 1) for end in seed_interval([1.0, 2.0, 3.0])]  # Student's: 2 ± 2.5
     [2.0, -0.2, 4.6]
     """
+    values = np.asarray(values, float)
+    if not len(values):
+        return UNDEFINED
     weights = seed_weights(len(values), REPLICATES, np.random.default_rng(0))
     return percentile_interval(values.mean(), values.mean() + weights @ values)
 

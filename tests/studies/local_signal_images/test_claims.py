@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sameloss.statistics.intervals import seed_interval
 from sameloss.studies.local_signal_images import show
 from sameloss.studies.local_signal_images.claims import (
     STATEMENTS,
@@ -13,7 +14,6 @@ from sameloss.studies.local_signal_images.claims import (
     TOPICS,
     ImageResults,
     checks,
-    over_seeds,
 )
 from sameloss.studies.statement import statement_table
 from sameloss.studies.verdict import verdict_table
@@ -92,8 +92,8 @@ def test_lazy_accuracies_are_by_seed_and_scale():
 def test_a_predictor_that_was_not_measured_is_undefined():
     none = PLANTED.kept("NTK, GCV")
     assert not len(none)
-    assert np.isnan(over_seeds(none - PLANTED.kept("network")).value)
-    assert np.isnan(over_seeds(none).value)
+    assert np.isnan(seed_interval(none - PLANTED.kept("network")).value)
+    assert np.isnan(seed_interval(none).value)
     assert PLANTED.places == [("random place", "8-on-16"), FIXED]
     assert PLANTED.kernel == "linearised"
     assert PLANTED.noises == [0.0, 0.5, 2.0]

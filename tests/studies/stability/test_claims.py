@@ -20,7 +20,7 @@ from sameloss.studies.stability.claims import (
     checks,
     effect_of,
     falls_of,
-    over_seeds,
+    seed_interval,
 )
 from sameloss.studies.stability.experiment import PRESETS, THEIRS_2A, THEIRS_2B, THEIRS_LR
 from sameloss.studies.stability.theory import gap_bound
@@ -89,8 +89,8 @@ def test_the_least_of_kinds_is_taken_seed_by_seed(laws):
 
 
 def test_a_seed_without_a_value_leaves_nothing():
-    assert np.isnan(over_seeds(np.array([1.0, np.nan])).value)
-    assert over_seeds(np.array([1.0, 3.0])).value == 2
+    assert np.isnan(seed_interval(np.array([1.0, np.nan])).value)
+    assert seed_interval(np.array([1.0, 3.0])).value == 2
 
 
 # Claims.
@@ -243,7 +243,7 @@ def test_decay_is_over_the_mean_at_the_least_size(results, ax):
 def test_the_summary_writes_every_exponent(results, ax):
     texts = [text.get_text() for text in show.summary(results, ax).texts]
     assert len(texts) == len(results.kinds) * (len(show.SUMMARY) + 1)
-    value, low, high = over_seeds(results.exponents(results.kinds[0], GAP))
+    value, low, high = seed_interval(results.exponents(results.kinds[0], GAP))
     assert texts[0] == f"{value:.2f}" + "?" * (low <= 0 <= high)
     assert texts[len(show.SUMMARY)] == f"{results.worst_barrier(results.kinds[0]).max():.1f}"
 

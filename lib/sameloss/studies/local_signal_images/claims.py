@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from sameloss.statistics.intervals import UNDEFINED, Interval, seed_interval
 from sameloss.studies.local_signal_images.experiment import Measure, Model
@@ -104,12 +103,6 @@ class ImageResults:
         return self.accuracies(Model.GCV)[self.lazy.noise.iloc[0]]
 
 
-def over_seeds(values: ArrayLike) -> Interval:
-    """Mean over seeds with its interval; undefined if there are no seeds or a value is NaN."""
-    values = np.asarray(values, float)
-    return seed_interval(values) if len(values) else UNDEFINED
-
-
 # Claims on images (Karp 2024, Chapter 3)
 #
 # "Kept" is accuracy at most noise over accuracy without noise, by seed, in per cent; "above chance" subtracts
@@ -140,13 +133,14 @@ def kept_more(
     """
     sizes = results.table["size"].unique()
     place = placement, sizes[size] if size < len(sizes) else ""
-    return over_seeds(results.kept(one, *place, **how) - results.kept(other or results.kernel, *place, **how))
+    others = results.kept(other or results.kernel, *place, **how)
+    return seed_interval(results.kept(one, *place, **how) - others)
 
 
 def active_falls(results: ImageResults, over: str = "mean", noise: int = -1) -> Interval:
     """Decrease of active neurons (points), the mean or minimum over all layers but the first."""
     falls = results.fall(results.noises[noise])
-    return over_seeds(falls.iloc[:, 1:].agg(over, axis=1))
+    return seed_interval(falls.iloc[:, 1:].agg(over, axis=1))
 
 
 def lazy_effect(results: ImageResults, *, near: bool = False) -> Interval:
@@ -154,12 +148,12 @@ def lazy_effect(results: ImageResults, *, near: bool = False) -> Interval:
     if results.lazy.empty:
         return UNDEFINED
     gaps = results.of_lazy().sub(results.lazy_kernel, axis=0).abs()
-    return over_seeds((NEAR if near else gaps.iloc[:, 0]) - gaps.iloc[:, -1])
+    return seed_interval((NEAR if near else gaps.iloc[:, 0]) - gaps.iloc[:, -1])
 
 
 def published_kept(results: ImageResults, of: str | None) -> Interval:
     """Accuracy kept (%); undefined for other data or networks than the thesis'."""
-    return over_seeds(results.kept(of or results.kernel)) if results.theirs else UNDEFINED
+    return seed_interval(results.kept(of or results.kernel)) if results.theirs else UNDEFINED
 
 
 def _topic(question: str, unit: str, effect: Callable[..., Interval], *claims: tuple[Any, ...]) -> Topic:

@@ -7,8 +7,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from sameloss.images import ImageSource
+from sameloss.statistics.intervals import seed_interval
 from sameloss.studies.drawing import MARKERS, interval_line
-from sameloss.studies.local_signal_images.claims import TABLE_B_1, TOPICS, ImageResults, over_seeds
+from sameloss.studies.local_signal_images.claims import TABLE_B_1, TOPICS, ImageResults
 from sameloss.studies.local_signal_images.experiment import Measure, Model
 from sameloss.studies.local_signal_images.theory import Scene, draw_sample
 from sameloss.studies.verdict import Verdict, verdict_table
@@ -70,7 +71,7 @@ def examples(source: ImageSource, scenes: Sequence[Scene], ax: Axes) -> Axes:
 def _line(ax: Axes, table: pd.DataFrame, label: str, at: int, shift: float = 0.0) -> None:
     """Draw the means over seeds with their intervals, against the columns."""
     if not table.empty:
-        means = [over_seeds(table[column]) for column in table]
+        means = [seed_interval(table[column]) for column in table]
         interval_line(ax, table.columns.to_numpy(float) + shift, means, at, label, ms=5)
 
 
@@ -93,7 +94,7 @@ def kept(results: ImageResults, ax: Axes, *, above_chance: bool = False) -> Axes
     y = -np.arange(len(results.places))
     for at, of in enumerate(shown_in(results)):
         kept = (results.kept(of, *place, above_chance=above_chance) for place in results.places)
-        mean, low, high = np.transpose([over_seeds(values) for values in kept])
+        mean, low, high = np.transpose([seed_interval(values) for values in kept])
         height, colour = y + 0.3 - 0.15 * at, f"C{LOOK[of]}"
         ax.hlines(height, low, high, color=colour, lw=1.5)
         ax.plot(mean, height, MARKERS[LOOK[of]], color=colour, ms=5, label=SHOWN[of])
@@ -120,7 +121,7 @@ def lazy(results: ImageResults, ax: Axes) -> Axes:
         return ax
     accuracies = results.of_lazy()
     _line(ax, accuracies, "network", LOOK[Model.NETWORK])
-    kernel, colour = over_seeds(results.lazy_kernel), f"C{LOOK[Model.GCV]}"
+    kernel, colour = seed_interval(results.lazy_kernel), f"C{LOOK[Model.GCV]}"
     ax.axhline(kernel.value, color=colour, ls="--", lw=1.5, label=SHOWN[Model.GCV])
     ax.axhspan(kernel.low, kernel.high, color=colour, alpha=0.15, lw=0)
     limit = results.of_lazy("limit").mean().iloc[0]
@@ -147,7 +148,7 @@ def accuracy_finding(results: ImageResults) -> str:
 def kept_finding(results: ImageResults) -> str:
     """In how many settings the network keeps more of its accuracy than its kernel."""
     more = [
-        over_seeds(results.kept(Model.NETWORK, *place) - results.kept(results.kernel, *place))
+        seed_interval(results.kept(Model.NETWORK, *place) - results.kept(results.kernel, *place))
         for place in results.places
     ]
     ahead, clearly = sum(value > 0 for value, _, _ in more), sum(low > 0 for _, low, _ in more)
@@ -162,7 +163,7 @@ def activity_finding(results: ImageResults) -> str:
     parts = []
     for noise in (results.noises[-1], results.noises[0]):
         falls = results.fall(noise)
-        names = [layer for layer in falls if over_seeds(falls[layer]).low > 0]
+        names = [layer for layer in falls if seed_interval(falls[layer]).low > 0]
         parts.append(f"in {', '.join(names) or 'no layer'} at σ = {noise:g}")
     return f"Training clearly lowers the share of active neurons {' and '.join(parts)}."
 
@@ -192,7 +193,7 @@ def lazy_in_words(results: ImageResults) -> str:
 def in_words(record: ImageResults) -> str:
     """What the recorded seeds show, and what they contradict."""
     (raw, raw_kernel), (above, above_kernel) = (
-        [over_seeds(record.kept(of, above_chance=chance)).value for of in (Model.NETWORK, record.kernel)]
+        [seed_interval(record.kept(of, above_chance=chance)).value for of in (Model.NETWORK, record.kernel)]
         for chance in (False, True)
     )
     judged = verdict_table(TOPICS, record)

@@ -84,11 +84,6 @@ def falls_of(paths: pd.DataFrame) -> pd.DataFrame:
     return falls.rename_axis(columns="seen").stack().rename("barrier").reset_index()
 
 
-def over_seeds(values: Seeds) -> Interval:
-    """Mean over seeds with its interval; undefined where a seed has no value."""
-    return UNDEFINED if np.isnan(values).any() else seed_interval(values)
-
-
 # The thesis' claims on stability (Karp 2024, Chapter 2).
 #
 # Exponents are b of a·m^b, fitted to logarithms, by seed, of the largest value over a seed's pairs. The
@@ -123,7 +118,7 @@ def effect_of(name: str, effect: Effect) -> Callable[[Stability], Interval]:
 
     def judged(results: Stability) -> Interval:
         kinds = [k for k in results.kinds if k.name == name or (name == EVERY and not k.network.convex)]
-        return over_seeds(np.min([effect(results, kind) for kind in kinds], 0)) if kinds else UNDEFINED
+        return seed_interval(np.min([effect(results, kind) for kind in kinds], 0)) if kinds else UNDEFINED
 
     return judged
 

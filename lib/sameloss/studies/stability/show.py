@@ -8,8 +8,9 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 
+from sameloss.statistics.intervals import seed_interval
 from sameloss.studies.drawing import MARKERS
-from sameloss.studies.stability.claims import BETA, GAP, POINTS, Stability, over_seeds
+from sameloss.studies.stability.claims import BETA, GAP, POINTS, Stability
 from sameloss.studies.stability.experiment import Kind
 
 MEASURES = {
@@ -54,7 +55,7 @@ STOPS = {
 def exponent_table(results: Stability) -> pd.DataFrame:
     """Exponent of every measure and kind, as means over seeds with 95 % intervals."""
     rows = {
-        name: {kind.name: f"{over_seeds(results.exponents(kind, measure)):.2f}" for kind in results.kinds}
+        name: {kind.name: f"{seed_interval(results.exponents(kind, measure)):.2f}" for kind in results.kinds}
         for name, measure in MEASURES.items()
     }
     return pd.DataFrame(rows).T.rename_axis("exponent of").reset_index()
@@ -91,7 +92,7 @@ def noun(results: Stability) -> str:
 def summary_finding(results: Stability) -> str:
     """In how many kinds of training the three main measures fall."""
     gap, beta, distance = (
-        sum(over_seeds(results.exponents(kind, MEASURES[name])).high < 0 for kind in results.kinds)
+        sum(seed_interval(results.exponents(kind, MEASURES[name])).high < 0 for kind in results.kinds)
         for name in MAIN
     )
     return (
@@ -116,7 +117,7 @@ def decay_finding(results: Stability) -> str:
 def differences_finding(results: Stability, variants: Variants) -> str:
     """In how many variants, and where in all of them, β falls more slowly than the gap in networks."""
     clear = {
-        kind.name: [over_seeds(results.slower(kind, *of)).low > 0 for of in variants.values()]
+        kind.name: [seed_interval(results.slower(kind, *of)).low > 0 for of in variants.values()]
         for kind in networks(results)
     }
     always = " and ".join(name.replace(", ", " with ") for name, of_kind in clear.items() if all(of_kind))
@@ -139,7 +140,8 @@ def paths_finding(results: Stability) -> str:
 
 def slower_in_words(results: Stability) -> str:
     """How much less steeply β falls than the gap, by kind of training."""
-    return "; ".join(f"{kind.name} {over_seeds(results.slower(kind, BETA)):+.2f}" for kind in results.kinds)
+    slower = {kind.name: seed_interval(results.slower(kind, BETA)) for kind in results.kinds}
+    return "; ".join(f"{name} {interval:+.2f}" for name, interval in slower.items())
 
 
 # Figures.
@@ -177,7 +179,7 @@ def summary(results: Stability, ax: Axes) -> Axes:
     kinds = [kind.name for kind in results.kinds]
     colours, texts = pd.DataFrame(index=kinds), pd.DataFrame(index=kinds)
     for column, measure in SUMMARY.items():
-        exponents = [over_seeds(results.exponents(kind, measure)) for kind in results.kinds]
+        exponents = [seed_interval(results.exponents(kind, measure)) for kind in results.kinds]
         colours[column] = [np.nan_to_num(value).clip(-1, 1) for value, _, _ in exponents]
         texts[column] = [f"{value:.2f}" + "?" * (low <= 0 <= high) for value, low, high in exponents]
     worst = [results.worst_barrier(kind).max() for kind in results.kinds]
@@ -194,7 +196,7 @@ def differences(results: Stability, variants: Variants, ax: Axes) -> Axes:
     """Draw how much less steeply each variant of β falls than its gap."""
     rows = -np.arange(len(results.kinds))
     for at, (name, of) in enumerate(variants.items()):
-        value, low, high = np.transpose([over_seeds(results.slower(kind, *of)) for kind in results.kinds])
+        value, low, high = np.transpose([seed_interval(results.slower(kind, *of)) for kind in results.kinds])
         y = rows + 0.15 * ((len(variants) - 1) / 2 - at)
         ax.hlines(y, low, high, color=f"C{at}", lw=1.5)
         ax.plot(value, y, MARKERS[at], color=f"C{at}", ms=5, label=name)
