@@ -58,7 +58,8 @@ page = begin(globals(), STUDY, "ii2_stability")
 
 # %%
 from sameloss.book.chapter import show_source
-from sameloss.studies.stability.theory import Twins, visiting_order
+from sameloss.images import visiting_order
+from sameloss.studies.stability.theory import Twins
 
 show_source(visiting_order)
 

@@ -1,5 +1,7 @@
 """Images: digits, data sets in their real form, and what cannot be used."""
 
+import itertools
+
 import datasets
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from PIL import Image
 
 from sameloss import hub
 from sameloss.errors import ParameterError
-from sameloss.images import ImageSource
+from sameloss.images import ImageSource, visiting_order
 
 
 @pytest.fixture(autouse=True)
@@ -100,3 +102,14 @@ def test_what_cannot_be_reached_is_one_sentence(tmp_path):
             ParameterError, match=r"^Cannot load the images .*local folder in the parameter `data`\.$"
         ):
             ImageSource(name, 10, 6).known()
+
+
+@pytest.mark.parametrize(("size", "batch", "steps"), [(12, 4, 9), (10, 4, 11)])
+def test_an_order_visits_all_once_an_epoch(size, batch, steps):
+    order = visiting_order(size, batch, steps, torch.Generator().manual_seed(2))
+    assert order.shape == (steps, batch)
+    visits = order.flatten().tolist()
+    for first in range(0, len(visits) - size + 1, size):
+        assert sorted(visits[first : first + size]) == list(range(size))
+    epochs = [tuple(visits[first : first + size]) for first in range(0, len(visits) - size + 1, size)]
+    assert all(one != other for one, other in itertools.pairwise(epochs))

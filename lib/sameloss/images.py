@@ -115,6 +115,9 @@ class ImageSource:
         return x[rows], y[rows]
 
 
+CIFAR_10 = ImageSource("uoft-cs/cifar10", 50_000, 10_000, shape=(3, 32, 32))
+
+
 @cache
 def _digits(pool: int) -> list[Labelled]:
     """Split the 1,797 digits of 8 x 8 pixels at random but reproducibly."""
@@ -132,3 +135,10 @@ def _tensors(data: Any) -> Labelled:
     pictures = np.stack([np.atleast_3d(picture) for picture in data[column["Image"]]])
     x = torch.tensor(pictures).movedim(-1, 1).float() / 255
     return x.contiguous(), torch.tensor(data[column["ClassLabel"]][:])
+
+
+def visiting_order(size: int, batch: int, steps: int, rng: torch.Generator) -> Int[Tensor, "step batch"]:
+    """Positions of every batch: one permutation after the other, so that each occurs once per epoch."""
+    epochs = -(-steps * batch // size)
+    visits = torch.cat([torch.randperm(size, generator=rng) for _ in range(epochs)])
+    return visits[: steps * batch].reshape(steps, batch)

@@ -26,7 +26,6 @@ from sameloss.studies.local_signal_images.theory import (
     accuracy,
     active_fractions,
     batch_outputs,
-    batches,
     corners,
     cross_validation,
     draw_sample,
@@ -171,15 +170,6 @@ START, ZERO = {"0.weight": torch.tensor([[0.1, 0.2]])}, {"0.weight": torch.zeros
 
 def trained(start, descent, **how):
     return train(LINEAR, start, X, Y, descent, rng(), **how)["0.weight"]
-
-
-def test_every_image_is_visited_once_an_epoch():
-    visits = batches(6, LogisticDescent(0.1, 2, 9), rng())
-    assert [len(rows) for rows in visits] == [2] * 9
-    assert all(sorted(part.tolist()) == list(range(6)) for part in torch.cat(visits).split(6))
-    uneven = batches(5, LogisticDescent(0.1, 3, 4), rng())
-    assert [len(rows) for rows in uneven] == [3] * 4
-    assert sorted(torch.cat(uneven)[5:10].tolist()) == list(range(5))
 
 
 def test_the_loss_and_the_accuracy():

@@ -1,6 +1,5 @@
 """Losses, exponents, bounds, twins and their differences."""
 
-import itertools
 import math
 
 import numpy as np
@@ -19,7 +18,6 @@ from sameloss.studies.stability.theory import (
     gap_bound,
     total_variation,
     twin_table,
-    visiting_order,
     zero_one,
 )
 
@@ -163,14 +161,3 @@ def test_every_part_of_a_twin_is_drawn_uniformly():
     for drawn, values in ((twins.samples, 8), (twins.replaced, 4), (twins.by, 5)):
         shares = torch.bincount(drawn.flatten(), minlength=values) / drawn.numel()
         assert shares == pytest.approx(torch.full((values,), 1 / values), abs=0.03)
-
-
-@pytest.mark.parametrize(("size", "batch", "steps"), [(12, 4, 9), (10, 4, 11)])
-def test_an_order_visits_all_once_an_epoch(size, batch, steps):
-    order = visiting_order(size, batch, steps, RNG.manual_seed(2))
-    assert order.shape == (steps, batch)
-    visits = order.flatten().tolist()
-    for first in range(0, len(visits) - size + 1, size):
-        assert sorted(visits[first : first + size]) == list(range(size))
-    epochs = [tuple(visits[first : first + size]) for first in range(0, len(visits) - size + 1, size)]
-    assert all(one != other for one, other in itertools.pairwise(epochs))

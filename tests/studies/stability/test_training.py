@@ -6,8 +6,8 @@ from torch import nn
 from torch.func import functional_call
 
 from sameloss.errors import NonFiniteLoss
-from sameloss.images import Images
-from sameloss.studies.stability.theory import drawn_twins, visiting_order
+from sameloss.images import Images, visiting_order
+from sameloss.studies.stability.theory import drawn_twins
 from sameloss.studies.stability.training import (
     GRID,
     Descent,

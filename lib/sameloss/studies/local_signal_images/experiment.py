@@ -12,7 +12,7 @@ from torch.nn.utils import parameters_to_vector
 
 from sameloss.device import best_device
 from sameloss.errors import ParameterError
-from sameloss.images import ImageSource
+from sameloss.images import CIFAR_10, ImageSource
 from sameloss.runs.stage import stage
 from sameloss.seeds import generator_for
 from sameloss.store.store import Run
@@ -213,8 +213,6 @@ def lazy_training(
 
 
 ANIMALS = (2, 3, 4, 5, 6, 7)  # classes of CIFAR-10 that are one class of CIFAR-2; the vehicles are the other
-
-CIFAR_10 = ImageSource("uoft-cs/cifar10", 50_000, 10_000, shape=(3, 32, 32))
 
 EPOCH = 50_000
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from sameloss.errors import NonFiniteLoss, ParameterError
-from sameloss.images import Images
+from sameloss.images import Images, visiting_order
 from sameloss.seeds import generator_for
 
 # Where an image lies on its background: the columns of Table B.1.
@@ -258,14 +258,6 @@ class LogisticDescent:
         return torch.optim.SGD(weights, self.lr, self.momentum, weight_decay=self.decay)
 
 
-def batches(count: int, descent: LogisticDescent, rng: torch.Generator) -> tuple[Int[Tensor, " batch"], ...]:
-    """Draw the rows of each step from successive permutations of all rows."""
-    size = min(descent.batch, count)
-    epochs = range(-(-descent.steps * size // count))
-    order = torch.cat([torch.randperm(count, generator=rng) for _ in epochs])
-    return order.split(size)[: descent.steps]
-
-
 def batch_outputs(model: nn.Module, weights: Weights, x: Batch, start: Weights | None = None) -> Logits:
     """Logits of a batch, by the network or by its linearisation f(x; θ₀) + ⟨∇f(x; θ₀), δ⟩.
 
@@ -334,7 +326,8 @@ def train(
     optimiser = descent.optimiser_of(list(weights.values()))
     alpha = 1.0 if scale is None else scale
     first_outputs = None if scale is None else outputs(model, start, x)
-    for step, rows in enumerate(batches(len(x), descent, rng)):
+    order = visiting_order(len(x), min(descent.batch, len(x)), descent.steps, rng)
+    for step, rows in enumerate(order):
         optimiser.param_groups[0]["lr"] = descent.lr_at(step) / alpha**2
         logits = batch_outputs(model, weights, x[rows], start if linear else None)
         loss = mean_loss(logits if first_outputs is None else alpha * (logits - first_outputs[rows]), y[rows])

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from sameloss.images import ImageSource
+from sameloss.images import CIFAR_10, ImageSource, visiting_order
 from sameloss.runs.checkpoints import Resumable
 from sameloss.runs.stage import TABLE
 from sameloss.seeds import generator_for
@@ -50,7 +50,7 @@ class TwinTraining(Run):
         start = resumable.load(lambda done: (path for stop, path in tables.items() if stop <= done))
         batches = self.size, self.descent.batch, self.descent.steps
         rngs = (generator_for("order", seed, self.size) for seed in self.seeds)
-        order = torch.stack([theory.visiting_order(*batches, rng) for rng in rngs])
+        order = torch.stack([visiting_order(*batches, rng) for rng in rngs])
         for step in stack.train(order, self.descent, start):
             if step in self.stops:  # written before the state, which would not compute it again
                 table = self._compared(stack, by, step)
@@ -190,7 +190,7 @@ class StabilityConfig(Config):
 
 
 SVHN = ImageSource("ufldl-stanford/svhn:cropped_digits", 73_257, 10_000, shape=(3, 32, 32))
-CIFAR = ImageSource("uoft-cs/cifar10", 50_000, 10_000, shape=(3, 32, 32))
+
 MNIST = ImageSource("ylecun/mnist", 60_000, 10_000, halves=True, shape=(1, 28, 28))
 
 DROPS = ((32_000, 0.01), (48_000, 0.001))
@@ -198,8 +198,8 @@ DROPS = ((32_000, 0.01), (48_000, 0.001))
 PAPER_KINDS = (
     Kind(THEIRS_LR, training.LogisticRegression(), training.Descent(0.1, 128, 100_000), MNIST),
     Kind(THEIRS_1A, training.ResNet20(), training.Descent(0.01, 32, 100_000), SVHN),
-    Kind(THEIRS_2A, training.ResNet20(), training.Descent(0.1, 128, 100_000, 0.0, DROPS), CIFAR),
-    Kind(THEIRS_2B, training.ResNet20(), training.Descent(0.1, 128, 100_000, 0.9, DROPS), CIFAR),
+    Kind(THEIRS_2A, training.ResNet20(), training.Descent(0.1, 128, 100_000, 0.0, DROPS), CIFAR_10),
+    Kind(THEIRS_2B, training.ResNet20(), training.Descent(0.1, 128, 100_000, 0.9, DROPS), CIFAR_10),
 )
 """Those of the thesis, without its samples of more than half of the pool."""
 

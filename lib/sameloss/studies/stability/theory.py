@@ -169,10 +169,3 @@ def drawn_twins(pool: int, tested: int, size: int, pairs: int, rng: torch.Genera
     samples = torch.stack([torch.randperm(pool, generator=rng)[:size] for _ in range(pairs)])
     replaced = torch.randint(size, (pairs,), generator=rng)
     return Twins(samples, replaced, torch.randint(tested, (pairs,), generator=rng))
-
-
-def visiting_order(size: int, batch: int, steps: int, rng: torch.Generator) -> Int[Tensor, "step batch"]:
-    """Positions of every batch: one permutation after the other, so that each occurs once per epoch."""
-    epochs = -(-steps * batch // size)
-    visits = torch.cat([torch.randperm(size, generator=rng) for _ in range(epochs)])
-    return visits[: steps * batch].reshape(steps, batch)
