@@ -480,11 +480,8 @@ def conclusion(
 def _other_sizes(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return what other comparisons of sizes say, and which rows show it."""
     count = rows[rows.direction != "not judged"].direction.value_counts()
-    favour, against = (int(count.get(word, 0)) for word in ("supported", "against"))
-    counted = (
-        f"of {count.sum()} other comparisons of sizes, {favour} are in favour, {against} against and "
-        f"{count.sum() - favour - against} undecided; most clearly in favour"
-    )
+    counted = ", ".join(f"{number} {direction}" for direction, number in count.items())
+    counted = f"other comparisons of sizes are {counted}; most clearly in favour"
     clearest = rows[rows.direction == "supported"].sort_values("low", ascending=False)[:MOST_NAMED]
     untrained = "untrained models already differ, so a gap need not come from training"
     return {counted: clearest, untrained: rows[rows.row == "untrained"].assign(row="main")}
