@@ -197,7 +197,8 @@ from sameloss.book.chapter import finding, render, say
 from sameloss.studies.same_loss import figures, tables
 
 table = page.table
-render(table[(table.model == size) & (table.quantity == "kl")].head(4), decimals=4)
+first = table[(table.model == size) & (table.quantity == "kl")].head(4)
+render(first.drop(columns=["language", "replicate", "task", "reading"]), decimals=4)
 
 # %%
 render(tables.model_table(table), decimals=1).format("{:.4f}", subset=["KL"])
