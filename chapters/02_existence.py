@@ -253,7 +253,7 @@ say(
 # A verdict has two parts: the direction that the interval supports (*supported*, *against*, or *unclear* if it contains zero
 # effect) and, where the paper reports a number, how the size of the effect compares with it (for sizes per doubling of parameters; as
 # published within 25 %, smaller, larger, or imprecise). A question is *not testable* if these models could not have answered it,
-# by rules fixed beforehand: one is that an interval that contains zero is wider than the published effect. Only the intervals of
+# by rules fixed beforehand: one is that an interval that contains zero effect is wider than the published one. Only the intervals of
 # main comparisons are widened by Holm's correction, so another row can be *supported* where the main one is not. In the
 # tables, KL is the common KL, and steps are those that the smaller and the larger model take to it; for continued training at a
 # constant rate (a *plateau*, below) they are the first and last checkpoint. Models with label noise are
@@ -264,7 +264,7 @@ say(
 measured, answers = page.shown
 say(page.source)
 
-# %% mystnb={"figure": {"caption": "Accuracy of the largest model minus that of the smallest, at equal KL, with 95 % intervals over replicates: the main comparison (whose interval is widened by Holm's correction), then other probes of the same two models, and untrained models. Dashed: no effect; dotted: the published effect.", "name": "fig-size-controls"}, "image": {"alt": "Intervals of the size effect, one row per comparison."}}
+# %% mystnb={"figure": {"caption": "Accuracy of the largest model minus that of the smallest (unless a row names other models), at equal KL, with 95 % intervals over replicates: the main comparison (whose interval is widened by Holm's correction), then all other comparisons, those of untrained models included. Dashed: no effect; dotted: the published effect.", "name": "fig-size-controls"}, "image": {"alt": "Intervals of the size effect, one row per comparison."}}
 from sameloss.studies.same_loss.claims import POINTS
 
 finding(tables.size_finding(answers, "features as they are"))

@@ -145,7 +145,8 @@ def test_a_worse_large_model_speaks_against():
 
 
 def test_a_conclusion_says_what_holds_what_does_not_and_what_is_undecided():
-    holds, sure = conclusion(answers(planted(size=3.0)), ["size"]).split("\n\n")
+    holds, others, sure = conclusion(answers(planted(size=3.0)), ["size"]).split("\n\n")
+    assert re.match(r"\*\*Other comparisons of sizes\.\*\*\n- Verdicts: \d+ supported\.", others)
     assert holds.startswith("**Holds.**\n- Larger models are more accurate at equal KL: +6.")
     assert holds.endswith(" on the grammar.")
     assert sure.startswith("**How sure.** This rests on at most 8 draws of the grammar. Of ")
@@ -153,7 +154,7 @@ def test_a_conclusion_says_what_holds_what_does_not_and_what_is_undecided():
     assert against.startswith("**Does not hold.**\n- Larger models are less accurate at equal KL: -")
     mixed = answers(planted(size=3.0))
     mixed.loc[mixed.row == "at the largest common KL", "direction"] = "against"
-    against = conclusion(mixed).partition("**Against the paper, under other conditions.**\n- ")[2]
+    against = conclusion(mixed).partition("**Against the paper, in other comparisons.**\n- ")[2]
     assert against.startswith("Larger models are less accurate at equal KL: +")
     assert " on the grammar, at the largest common KL." in against
     unclear = conclusion(answers(planted()))
@@ -164,14 +165,20 @@ def test_a_conclusion_says_what_holds_what_does_not_and_what_is_undecided():
     assert (
         "The main comparison of sizes on the grammar excludes an effect as large as the paper's, +" in unclear
     )
-    assert "\n- Untrained models already differ, so a gap need not come from training: " in unclear
+    assert "Without training" not in unclear
+    better = planted()
+    untrained = (better.stage == "untrained") & (better.model == "d96") & (better.quantity == "accuracy")
+    better.loc[untrained, "value"] += 3
+    assert "\n- Without training, so a gap need not come from it: +3." in conclusion(answers(better))
     assert "\n- Whether more steps at equal KL make models more accurate: " in unclear
-    assert "\n- Whether larger models are" in conclusion(answers(planted(level=98.0)), ["size"])
+    ceiling = conclusion(answers(planted(level=98.0)), ["size"])
+    assert "(not testable: the smaller model leaves " in ceiling
+    assert "excludes an effect" not in ceiling
     mixed = answers(planted())
     mixed.loc[mixed.row == "fine-tuned", "direction"] = "supported"
     mixed.loc[mixed.question == "steps", "reason"] = ONE_DRAW
-    others = re.search(r"Other comparisons of sizes are (.*); most clearly in favour: \+", conclusion(mixed))
-    assert others[1].endswith(", 2 supported")
+    assert re.search(r"\n- Verdicts: .*, 2 supported\.", conclusion(mixed))
+    assert "\n- Most clearly in favour of larger models: +" in conclusion(mixed)
     assert "One draw is too few to say: whether more steps at equal KL make models more" in conclusion(mixed)
     absent = "**Undecided.**\n- No models here can say: whether an adversarially trained model is less"
     assert conclusion(answers(planted()), ["adversary"]).startswith(absent)

@@ -42,7 +42,7 @@ def descent_table(tables: Tables) -> pd.DataFrame:
     table = tables.everywhere[["words", "length", "rules", "readout", "steps", "promised", "attention"]]
     table = table.assign(attention=100 * (table.length * table.attention - 1))
     texts = {column: table[column].map("{:.3g}".format) for column in ("readout", "promised")}
-    texts["attention"] = table.attention.map("+{:.2g} %".format)
+    texts["attention"] = table.attention.map("{:+.2g} %".format)
     names = {"words": "L", "length": "n", "rules": "m", "readout": "read-out"}
     return table.assign(**texts).rename(columns=names)
 

@@ -241,6 +241,10 @@ def _judged(row: Row, level: float) -> Row:
     return judged
 
 
+EXCLUDED = ", although it excludes one as large"
+"""End of the reason why a wide interval decides nothing about a direction."""
+
+
 def verdict(
     effect: Paired, published: float | None, reason: str | None, margin: float | None = None
 ) -> dict[str, str | None]:
@@ -255,7 +259,7 @@ def verdict(
     >>> verdict(Paired(3.0, 2.0, 4.0, 0.01, 8), 6.9, None)["direction"]
     'supported'
     >>> verdict(Paired(0.5, -6.0, 7.0, 0.8, 8), 6.9, None)["reason"]
-    'the interval contains zero and is wider than the published effect'
+    'the interval contains zero effect and is wider than the published one'
     >>> verdict(Paired(9.0, 1.0, 17.0, 0.03, 8), 6.9, None)  # a direction needs no precision
     {'direction': 'supported', 'size': 'imprecise', 'reason': None}
 
@@ -264,8 +268,9 @@ def verdict(
     if np.isnan(low):
         reason = reason or ONE_DRAW
     if published is not None and low <= 0 <= high and high - low > abs(published):
-        beside = "" if low <= published <= high else ", although it excludes one as large"
-        reason = reason or f"the interval contains zero and is wider than the published effect{beside}"
+        reason = reason or "the interval contains zero effect and is wider than the published one" + (
+            "" if low <= published <= high else EXCLUDED
+        )
     if reason is not None:
         return {"direction": "not testable", "size": None, "reason": reason}
     supported, against = low > 0, high < 0

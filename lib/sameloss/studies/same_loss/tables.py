@@ -12,6 +12,7 @@ from sameloss.runs.measurements import MEASURES
 from sameloss.statistics.intervals import paired
 from sameloss.studies.names import display_name
 from sameloss.studies.same_loss.claims import (
+    EXCLUDED,
     EXPANDED,
     LOG_ODDS,
     ONE_DRAW,
@@ -393,9 +394,11 @@ def _sentences(rows: pd.DataFrame, statements: dict[str, str], linked: bool) -> 
         condition = f", {CONDITIONS.get(row.row, row_name(row))}" if row.row != "main" else ""
         condition = f" for {model_name(row.model)} alone" if row.row == "plateau" else condition
         effect = re.sub(r"; \d+ draws", "", effect_in_words(row))
-        if row.unit == RATIO:
+        if row.unit == RATIO and np.isfinite(row["mean"]):
             effect = f"flatness ratio {effect.replace(' times', '')}"
-        return f"{effect} on the {LANGUAGES[row.language]}{condition}"
+        told = isinstance(row.reason, str) and not (linked and np.isfinite(row["mean"]))
+        reason = f" (not testable: {row.reason})" if told else ""  # the front page's table has the others
+        return f"{effect} on the {LANGUAGES[row.language]}{condition}{reason}"
 
     sentences = []
     for question, part in rows.groupby("question", sort=False):
@@ -446,28 +449,36 @@ def conclusion(
     undecided = main[~main.direction.isin(["supported", "against"]) & ~one_draw]
     whether = {question: f"whether {statement}" for question, statement in STATEMENTS.items()}
     whether["size"] += ", the paper's main claim"
-    reversed_ = controls[controls.direction == "against"]
+    again = controls.row.str.startswith("one ") | (controls.row == "main, log-odds")  # not the same statement
+    against = controls[(controls.direction == "against") & ~again]
     items = {
         "Holds": _sentences(main[main.direction == "supported"], STATEMENTS, linked),
         "Does not hold": _sentences(main[main.direction == "against"], OPPOSITES, linked),
-        "Against the paper, under other conditions": _sentences(reversed_, OPPOSITES, linked),
+        "Against the paper, in other comparisons": _sentences(against, OPPOSITES, linked),
         "Undecided": _sentences(undecided, whether, linked),
     }
-    sizes = undecided[undecided.question == "size"]
+    of_size = _links(["size"]) if linked else ""
     items["Undecided"] += [
         f"The main comparison of sizes on the {LANGUAGES[row.language]} excludes an effect as large as the "
-        f"paper's, {published_in_words(row)} points in proportion to our sizes."
-        for _, row in sizes.iterrows()
-        if row.published < row.low or row.published > row.high
+        f"paper's, {published_in_words(row)} points in proportion to our sizes{of_size}."
+        for _, row in undecided[undecided.question == "size"].iterrows()
+        if row["size"] == "smaller" or str(row.reason).endswith(EXCLUDED)
     ]
-    of_size = controls[(controls.question == "size") & controls.language.isin(sizes.language)]
-    for statement, rows in _other_sizes(of_size).items():
-        items["Undecided"] += _sentences(rows, {"size": statement}, linked)
+    readings = controls[(controls.question == "size") & (controls.unit == POINTS)]
+    counts = readings[readings.direction != "not judged"].direction.value_counts()
+    counted = ", ".join(f"{number} {direction}" for direction, number in counts.items())
+    favour = readings[readings.direction == "supported"].sort_values("low", ascending=False)
+    untrained = readings[(readings.row == "untrained") & (readings.low > 0)].assign(row="main")
+    items["Other comparisons of sizes"] = [
+        *([f"Verdicts: {counted}{of_size}."] if counted else []),
+        *_sentences(favour[:MOST_NAMED], {"size": "most clearly in favour of larger models"}, linked),
+        *_sentences(untrained, {"size": "without training, so a gap need not come from it"}, linked),
+    ]
     for label, names in {
         "One draw is too few to say": main[one_draw].question.unique(),
         "No models here can say": [name for name in questions if name not in set(main.question)],
     }.items():
-        statements = ", ".join(whether[name] for name in names)
+        statements = "; ".join(whether[name] for name in names)
         end = _links(names) if linked else ""
         items["Undecided"] += [f"{label}: {statements}{end}."] if statements else []
     written = ["\n- ".join([f"**{label}.**", *sentences]) for label, sentences in items.items() if sentences]
@@ -475,16 +486,6 @@ def conclusion(
         everything = " All comparisons → [Verdicts](chapters/verdicts.html)." if linked else ""
         written.append(_how_sure(answers, questions) + everything)
     return "\n\n".join(written)
-
-
-def _other_sizes(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return what other comparisons of sizes say, and which rows show it."""
-    count = rows[rows.direction != "not judged"].direction.value_counts()
-    counted = ", ".join(f"{number} {direction}" for direction, number in count.items())
-    counted = f"other comparisons of sizes are {counted}; most clearly in favour"
-    clearest = rows[rows.direction == "supported"].sort_values("low", ascending=False)[:MOST_NAMED]
-    untrained = "untrained models already differ, so a gap need not come from training"
-    return {counted: clearest, untrained: rows[rows.row == "untrained"].assign(row="main")}
 
 
 def page_title(page: str) -> str:
