@@ -169,7 +169,7 @@ def test_a_conclusion_says_what_holds_what_does_not_and_what_is_undecided():
     better = planted()
     untrained = (better.stage == "untrained") & (better.model == "d96") & (better.quantity == "accuracy")
     better.loc[untrained, "value"] += 3
-    assert "\n- Without training, so a gap need not come from it: +3." in conclusion(answers(better))
+    assert "\n- Without training, so a gap need not come from it: +2." in conclusion(answers(better))
     assert "\n- Whether more steps at equal KL make models more accurate: " in unclear
     ceiling = conclusion(answers(planted(level=98.0)), ["size"])
     assert "(not testable: the smaller model leaves " in ceiling
