@@ -251,11 +251,12 @@ def chance_in_words(answers: pd.DataFrame) -> str:
         return "No comparison has an interval, which takes two draws."
     none = (judged.unit == RATIO).astype(float)  # a ratio of one
     main, favours, opposes = judged.row == "main", judged.low > none, judged.high < none
+    on_flatness = (favours & main & (judged.unit == RATIO)).sum()
     return (
-        f"Of {main.sum()} main comparisons with an interval, {(favours & main).sum()} favour the paper and "
-        f"{(opposes & main).sum()} oppose it; of all {len(judged)}, controls included, {favours.sum()} "
-        f"favour and {opposes.sum()} oppose it. Chance alone would give about {0.025 * len(judged):.0f} "
-        "of each. Comparisons that share models are not independent."
+        f"Of {main.sum()} main comparisons with an interval, {(favours & main).sum()} favour the paper "
+        f"({on_flatness} on flatness) and {(opposes & main).sum()} oppose it; of all {len(judged)}, controls "
+        f"included, {favours.sum()} favour and {opposes.sum()} oppose it. Chance alone would give about "
+        f"{0.025 * len(judged):.0f} of each. Comparisons that share models are not independent."
     )
 
 
@@ -403,7 +404,7 @@ def _sentences(rows: pd.DataFrame, statements: dict[str, str], linked: bool) -> 
     sentences = []
     for question, part in rows.groupby("question", sort=False):
         statement, effects = statements[str(question)], [effect(row) for _, row in part.iterrows()]
-        end = _links([str(question)]) if linked else ""
+        end = _link(str(question)) if linked else ""
         sentences.append(f"{statement[0].upper()}{statement[1:]}: {'; '.join(effects)}{end}.")
     return sentences
 
@@ -418,13 +419,10 @@ def _how_sure(answers: pd.DataFrame, questions: list[str]) -> str:
     return f"**How sure.** This rests on {' and '.join(counts)}. {chance}".rstrip()
 
 
-def _links(questions: Iterable[str]) -> str:
-    """Return links to the pages of questions, as Markdown that keeps each on one line."""
-    pages = dict.fromkeys(PAGE_OF[question] for question in questions)
-    links = (
-        f"[{page_title(page)}](chapters/{page}.html)".replace(" ", "\N{NO-BREAK SPACE}") for page in pages
-    )
-    return f" →\N{NO-BREAK SPACE}{', '.join(links)}"
+def _link(question: str) -> str:
+    """Return an arrow and a link to the page of a question, as Markdown on one line."""
+    page = PAGE_OF[question]
+    return f" → [{page_title(page)}](chapters/{page}.html)".replace(" ", "\N{NO-BREAK SPACE}")
 
 
 MOST_NAMED = 3
@@ -457,10 +455,10 @@ def conclusion(
         "Against the paper, in other comparisons": _sentences(against, OPPOSITES, linked),
         "Undecided": _sentences(undecided, whether, linked),
     }
-    of_size = _links(["size"]) if linked else ""
+    of_size = _link("size") if linked else ""
     items["Undecided"] += [
-        f"The main comparison of sizes on the {LANGUAGES[row.language]} excludes an effect as large as the "
-        f"paper's, {published_in_words(row)} points in proportion to our sizes{of_size}."
+        f"In the main comparison on the {LANGUAGES[row.language]} the gain from size is less than the paper's, "
+        f"{published_in_words(row)} points in proportion to our sizes{of_size}."
         for _, row in undecided[undecided.question == "size"].iterrows()
         if row["size"] == "smaller" or str(row.reason).endswith(EXCLUDED)
     ]
@@ -478,9 +476,8 @@ def conclusion(
         "One draw is too few to say": main[one_draw].question.unique(),
         "No models here can say": [name for name in questions if name not in set(main.question)],
     }.items():
-        statements = "; ".join(whether[name] for name in names)
-        end = _links(names) if linked else ""
-        items["Undecided"] += [f"{label}: {statements}{end}."] if statements else []
+        statements = "; ".join(whether[name] + (_link(name) if linked else "") for name in names)
+        items["Undecided"] += [f"{label}: {statements}."] if statements else []
     written = ["\n- ".join([f"**{label}.**", *sentences]) for label, sentences in items.items() if sentences]
     if not main.empty:
         everything = " All comparisons → [Verdicts](chapters/verdicts.html)." if linked else ""
