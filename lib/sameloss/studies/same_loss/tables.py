@@ -457,8 +457,8 @@ def conclusion(
     }
     of_size = _link("size") if linked else ""
     items["Undecided"] += [
-        f"In the main comparison on the {LANGUAGES[row.language]} the gain from size is less than the paper's, "
-        f"{published_in_words(row)} points in proportion to our sizes{of_size}."
+        f"In the main comparison on the {LANGUAGES[row.language]} the gain from size is less than the "
+        f"paper's, {published_in_words(row)} points in proportion to our sizes{of_size}."
         for _, row in undecided[undecided.question == "size"].iterrows()
         if row["size"] == "smaller" or str(row.reason).endswith(EXCLUDED)
     ]
