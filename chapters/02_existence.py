@@ -253,7 +253,7 @@ say(
 # A verdict has two parts: the direction that the interval supports (*supported*, *against*, or *unclear* if it contains zero
 # effect) and, where the paper reports a number, how the size of the effect compares with it (for sizes per doubling of parameters; as
 # published within 25 %, smaller, larger, or imprecise). A question is *not testable* if these models could not have answered it,
-# by rules fixed beforehand: one is that an interval that contains zero effect is wider than the published one. Only the intervals of
+# by rules fixed beforehand: one is that an interval that contains zero effect is wider than the published effect. Only the intervals of
 # main comparisons are widened by Holm's correction, so another row can be *supported* where the main one is not. In the
 # tables, KL is the common KL, and steps are those that the smaller and the larger model take to it; for continued training at a
 # constant rate (a *plateau*, below) they are the first and last checkpoint. Models with label noise are
@@ -282,7 +282,7 @@ for name, rows in of_size[of_size.row.isin(named)].groupby("language", sort=Fals
     mean = rows.set_index("row")["mean"]
     if set(repeated) <= set(mean.index):
         beside.append(
-            f"- On the {tables.LANGUAGES[name]}, of {mean['features as they are']:+.1f} points with features as they are "
+            f"- On the {tables.LANGUAGES[name]}, of {mean['features as they are']:+.1f} points with features as they are, "
             f"{mean['main']:+.1f} remain if all probes read equally many features; untrained models differ by {mean['untrained']:+.1f}."
         )
     beside.append(f"- Other comparisons on the {tables.LANGUAGES[name]}: {'; '.join(effects)}.")

@@ -149,7 +149,9 @@ def test_a_conclusion_says_what_holds_what_does_not_and_what_is_undecided():
     assert re.match(r"\*\*Other comparisons of sizes\.\*\*\n- Verdicts: \d+ supported\.", others)
     assert holds.startswith("**Holds.**\n- Larger models are more accurate at equal KL: +6.")
     assert holds.endswith(" on the grammar.")
-    assert sure.startswith("**How sure.** This rests on at most 8 draws of the grammar. Of ")
+    assert sure.startswith(
+        "**How sure.** This rests on at most 8 draws of the grammar. Main comparisons with an interval: "
+    )
     against = conclusion(answers(planted(size=-1.0)), ["size"])
     assert against.startswith("**Does not hold.**\n- Larger models are less accurate at equal KL: -")
     mixed = answers(planted(size=3.0))

@@ -259,7 +259,7 @@ def verdict(
     >>> verdict(Paired(3.0, 2.0, 4.0, 0.01, 8), 6.9, None)["direction"]
     'supported'
     >>> verdict(Paired(0.5, -6.0, 7.0, 0.8, 8), 6.9, None)["reason"]
-    'the interval contains zero effect and is wider than the published one'
+    'the interval contains zero effect and is wider than the published effect'
     >>> verdict(Paired(9.0, 1.0, 17.0, 0.03, 8), 6.9, None)  # a direction needs no precision
     {'direction': 'supported', 'size': 'imprecise', 'reason': None}
 
@@ -268,7 +268,7 @@ def verdict(
     if np.isnan(low):
         reason = reason or ONE_DRAW
     if published is not None and low <= 0 <= high and high - low > abs(published):
-        reason = reason or "the interval contains zero effect and is wider than the published one" + (
+        reason = reason or "the interval contains zero effect and is wider than the published effect" + (
             "" if low <= published <= high else EXCLUDED
         )
     if reason is not None:

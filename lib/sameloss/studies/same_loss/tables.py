@@ -251,12 +251,13 @@ def chance_in_words(answers: pd.DataFrame) -> str:
         return "No comparison has an interval, which takes two draws."
     none = (judged.unit == RATIO).astype(float)  # a ratio of one
     main, favours, opposes = judged.row == "main", judged.low > none, judged.high < none
-    on_flatness = (favours & main & (judged.unit == RATIO)).sum()
+    favoured, on_flatness = (favours & main).sum(), (favours & main & (judged.unit == RATIO)).sum()
+    part = f" ({on_flatness} on flatness)" if 0 < on_flatness < favoured else ""
     return (
-        f"Of {main.sum()} main comparisons with an interval, {(favours & main).sum()} favour the paper "
-        f"({on_flatness} on flatness) and {(opposes & main).sum()} oppose it; of all {len(judged)}, controls "
-        f"included, {favours.sum()} favour and {opposes.sum()} oppose it. Chance alone would give about "
-        f"{0.025 * len(judged):.0f} of each. Comparisons that share models are not independent."
+        f"Main comparisons with an interval: {main.sum()}; in favour of the paper: {favoured}{part}; against "
+        f"it: {(opposes & main).sum()}. With controls: {len(judged)}, {favours.sum()} and {opposes.sum()}, where "
+        f"chance alone would give about {0.025 * len(judged):.0f} on either side. Comparisons that share models "
+        "are not independent."
     )
 
 
