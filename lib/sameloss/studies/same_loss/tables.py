@@ -256,8 +256,8 @@ def chance_in_words(answers: pd.DataFrame) -> str:
     return (
         f"Main comparisons with an interval: {main.sum()}; in favour of the paper: {favoured}{part}; against "
         f"it: {(opposes & main).sum()}. With controls: {len(judged)}, {favours.sum()} and {opposes.sum()}, "
-        f"where chance alone would give about {0.025 * len(judged):.0f} on either side. Comparisons that share "
-        "models are not independent."
+        f"where chance alone would give about {0.025 * len(judged):.0f} on either side. Comparisons that "
+        "share models are not independent."
     )
 
 
