@@ -458,8 +458,8 @@ def conclusion(
     }
     of_size = _link("size") if linked else ""
     items["Undecided"] += [
-        f"In the main comparison on the {LANGUAGES[row.language]} the gain from size is less than the "
-        f"paper's, {published_in_words(row)} points in proportion to our sizes{of_size}."
+        f"Decided on the {LANGUAGES[row.language]} is only that, in the main comparison, the gain from size "
+        f"is less than the paper's ({published_in_words(row)} points when scaled to our sizes){of_size}."
         for _, row in undecided[undecided.question == "size"].iterrows()
         if row["size"] == "smaller" or str(row.reason).endswith(EXCLUDED)
     ]
