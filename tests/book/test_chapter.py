@@ -207,7 +207,7 @@ def test_what_the_book_found_is_glued_for_the_first_page_and_for_chapters(shown)
     glue_findings(pd.DataFrame([answer]), "**Found.** Larger is better.", statements)
     glued = shown["glued"]
     assert set(glued) == {"findings-front", "conclusion", "claim-counts", "theory-counts"}
-    assert glued["conclusion"].data == "<p><strong>Found.</strong> Larger is better.</p>"
+    assert glued["conclusion"].data == "<p><strong>Found.</strong> Larger is better.</p>\n"
     assert 'href="chapters/02_existence.html"' in glued["findings-front"].data
     assert glued["theory-counts"] == "of 2, 1 hold as printed and 1 only as corrected"
     assert glued["claim-counts"] == "supported 1"

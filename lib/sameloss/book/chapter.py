@@ -131,8 +131,10 @@ def glue_findings(answers: pd.DataFrame, conclusion: str, statements: pd.DataFra
         statements: of all studies, from `statement.statement_table`.
 
     """
+    from markdown_it import MarkdownIt  # the page on verdicts alone needs it
+
     glue("findings-front", HTML(verdict_table.findings(answers, "chapters/")), display=False)
-    glue("conclusion", HTML(verdict_table.paragraphs(conclusion)), display=False)
+    glue("conclusion", HTML(MarkdownIt().render(conclusion)), display=False)
     glue("claim-counts", verdict_table.counted(answers.direction), display=False)
     holds, corrected = ((statements.verdict == word).sum() for word in (Judgement.HOLDS, Judgement.CORRECTED))
     theory = f"of {len(statements)}, {holds} hold as printed and {corrected} only as corrected"

@@ -1,6 +1,5 @@
 """HTML of verdicts: badges, sentences, and tables with a forest plot in their rows."""
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -206,24 +205,6 @@ def findings(answers: pd.DataFrame, folder: str = "") -> str:
     heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in ["question", *languages])
     start = f'<table class="dataframe findings"><thead><tr>{heads}</tr></thead>'
     return f"{start}<tbody>{''.join(rows)}</tbody></table>"
-
-
-def paragraphs(text: str) -> str:
-    r"""HTML of paragraphs of Markdown, which may end in a list, with bold words and links.
-
-    >>> paragraphs("**Found.** It is [so](here.html).")
-    '<p><strong>Found.</strong> It is <a href="here.html">so</a>.</p>'
-    >>> paragraphs("Two:\n- this\n- that")
-    '<p>Two:</p><ul><li>this</li><li>that</li></ul>'
-    """
-    bold = re.sub(r"\*\*(.*?)\*\*", r"<strong>\1</strong>", escape(text))
-    linked = re.sub(r"\[(.*?)\]\((.*?)\)", r'<a href="\2">\1</a>', bold)
-    blocks = []
-    for block in linked.split("\n\n"):
-        words, *items = block.split("\n- ")
-        listed = "".join(f"<li>{item}</li>" for item in items)
-        blocks.append(f"<p>{words}</p>" + (f"<ul>{listed}</ul>" if items else ""))
-    return "".join(blocks)
 
 
 def counted(verdicts: pd.Series) -> str:

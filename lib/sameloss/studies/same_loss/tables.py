@@ -410,24 +410,10 @@ def _sentences(rows: pd.DataFrame, statements: dict[str, str], linked: bool) -> 
     return sentences
 
 
-def _how_sure(answers: pd.DataFrame, questions: list[str]) -> str:
-    """Return how many draws and intervals the main answers to some questions rest on, as Markdown."""
-    main = answers[(answers.row == "main") & answers.question.isin(questions)]
-    draws = main.groupby("language", sort=False).replicates.max().astype(int)
-    counts = [f"at most {n} draw{'s' * (n != 1)} of the {LANGUAGES[str(name)]}" for name, n in draws.items()]
-    directed = [question for question in questions if question != "mask rate"]  # whose claim is no effect
-    chance = chance_in_words(answers[answers.question.isin(directed)]) if directed else ""
-    return f"**How sure.** This rests on {' and '.join(counts)}. {chance}".rstrip()
-
-
 def _link(question: str) -> str:
     """Return an arrow and a link to the page of a question, as Markdown on one line."""
     page = PAGE_OF[question]
     return f" → [{page_title(page)}](chapters/{page}.html)".replace(" ", "\N{NO-BREAK SPACE}")
-
-
-MOST_NAMED = 3
-"""Comparisons in favour that a conclusion names."""
 
 
 def conclusion(
@@ -470,7 +456,7 @@ def conclusion(
     untrained = readings[(readings.row == "untrained") & (readings.low > 0)].assign(row="main")
     items["Other comparisons of sizes"] = [
         *([f"Verdicts: {counted}{of_size}."] if counted else []),
-        *_sentences(favour[:MOST_NAMED], {"size": "most clearly in favour of larger models"}, linked),
+        *_sentences(favour[:3], {"size": "most clearly in favour of larger models"}, linked),
         *_sentences(untrained, {"size": "without training, so a gap need not come from it"}, linked),
     ]
     for label, names in {
@@ -481,8 +467,12 @@ def conclusion(
         items["Undecided"] += [f"{label}: {statements}."] if statements else []
     written = ["\n- ".join([f"**{label}.**", *sentences]) for label, sentences in items.items() if sentences]
     if not main.empty:
+        draws = main.groupby("language", sort=False).replicates.max().astype(int).items()
+        rests = (f"at most {n} draw{'s' * (n != 1)} of the {LANGUAGES[str(name)]}" for name, n in draws)
+        directed = answers[answers.question != "mask rate"]  # whose claim is no effect
+        chance = f" {chance_in_words(directed)}" if len(directed) else ""
         everything = " All comparisons → [Verdicts](chapters/verdicts.html)." if linked else ""
-        written.append(_how_sure(answers, questions) + everything)
+        written.append(f"**How sure.** This rests on {' and '.join(rests)}.{chance}{everything}")
     return "\n\n".join(written)
 
 
