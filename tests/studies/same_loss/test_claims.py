@@ -189,6 +189,21 @@ def test_a_conclusion_says_what_holds_what_does_not_and_what_is_undecided():
     assert ask(planted(size=3.0), "size", "untrained").direction == "not judged"
 
 
+def test_a_conclusion_does_not_speak_of_other_models_or_of_what_is_not_published():
+    """The rows of single sizes and regularisers do not say what the main statement says."""
+    table = answers(planted())
+    other = (
+        table[table.row == "main"]
+        .iloc[:1]
+        .assign(
+            question="accuracy by regularisers", row="one regulariser", model="dropout", direction="against"
+        )
+    )
+    words = conclusion(pd.concat([table, other], ignore_index=True))
+    assert "SAM finds less accurate" not in words
+    assert "less than the paper's" not in conclusion(table.assign(published=None, size=None, reason=None))
+
+
 def test_a_conclusion_on_the_front_page_has_links():
     linked = conclusion(answers(planted(size=3.0)), linked=True).replace("\N{NO-BREAK SPACE}", " ")
     assert " on the grammar → [2 Existence](chapters/02_existence.html)." in linked
