@@ -170,6 +170,9 @@ figures.effects_by_language(answers[(answers.question == "flatness by size") & (
 
 # %%
 say(tables.answer_in_words(answers, "flatness by size"))
+of_size = answers[(answers.question == "flatness by size") & answers.row.str.startswith("over ")]
+if len(of_size):
+    say(f"Neighbouring sizes, which reach smaller KLs: {tables.effects_in_words(of_size)}.")
 
 # %%
 render(tables.control_table(answers, "flatness by size"), decimals=4)
@@ -177,7 +180,8 @@ render(tables.control_table(answers, "flatness by size"), decimals=4)
 # %% [markdown]
 # *Relative to squared weights* is $\sum_l\lVert W_l\rVert_F^2\,\mathrm{Tr} H_{ll}$, a sum over parameter tensors that does not change when a tensor is
 # rescaled. *Best learning rate of each* trains each size at its own better rate; where that
-# is the main rate for both, it is the main comparison without Holm's correction. *Steps* are those that the smaller and the larger
+# is the main rate for both, it is the main comparison without Holm's correction. *Unlearnt* is the common KL as a percentage of that
+# of a bag of words (on the generated text, of what context tells). *Steps* are those that the smaller and the larger
 # model take to the common KL, or those of cooling. *Enlarged to one width* embeds all sizes in the widest model, as the paper's Appendix B.1 does ([B.1 Enlargement](b2_enlargement.ipynb) shows how
 # this map alone affects the comparison).
 # On the generated text the models are far from saturation, where the Fisher trace is not the Hessian's (last section): there the
@@ -205,7 +209,10 @@ drawing.label_ends(right)
 
 # %%
 steps = "flatness by steps"
+relative = answers[(answers.question == steps) & answers.row.str.contains("relative")]
 say(f"{tables.answer_in_words(answers, steps)} {tables.exact_labels_in_words(answers, steps)}")
+if len(relative):
+    say(f"The same ratio of traces relative to squared weights: {tables.effects_in_words(relative)}.")
 
 # %%
 render(tables.control_table(answers, "flatness by steps"), decimals=4)

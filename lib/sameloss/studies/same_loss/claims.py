@@ -6,6 +6,7 @@ what each row is for.
 
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,13 +39,17 @@ ONE_DRAW = "one draw has no interval"
 POINTS, LOG_ODDS, RATIO, SLOPE = "points", "log-odds a doubling", "ratio", "points a factor e"
 RATE_SLOPE, R_SQUARED = "log trace by log rate", "r²"
 
-PAPER_DOUBLINGS = 6.0
+PAPER_DOUBLINGS = 8.0
+"""Doublings of the parameters in use, from the paper's 9M (2.3M) to its 730M (683M), or of its LSTMs."""
+
 PUBLISHED = {
     ("size", "grammar"): 6.9,  # Figure 2a
     ("size", "hmm"): 4.5,  # Figure 2b
     ("size", "pretrained"): 2.0,  # Figure 2c, on QNLI
+    ("steps", "grammar"): 1.6,  # Figure 3: 235M, task C
+    ("steps", "hmm"): 4.0,  # Figure 3: 67M, task-10
     ("flatness by size", "grammar"): float(np.log(2.68 / 1.54)),  # Figure 5
-    ("lookup", "grammar"): 14.1,  # Table 1: the mean of 18.7 and 9.5
+    ("lookup", "grammar"): 14.1,  # Table 1: 235M, the mean of 18.7 and 9.5
     ("adversary", "grammar"): 6.85,  # Table 1: the mean of 6.8 and 6.9
     ("flatness by adversary", "grammar"): float(np.log(19.34 / 8.01)),  # Table 2 (ICML)
 }
@@ -76,12 +81,19 @@ class Quantity(NamedTuple):
 
 
 KL, TAKEN, FLATNESS = Quantity("kl"), Quantity("steps taken"), Quantity("trace")
+RELATIVE = Quantity("relative trace")
 ACCURACY = Quantity("accuracy", EXPANDED)
 LOOKUP, TOKENS = (Quantity("accuracy", f"{name}, {EXPANDED}") for name in ("lookup", "tokens"))
 BASELINE = Model("none", "baseline")
 
 Row = dict[str, Any]
 """A row of the table of answers, see `COLUMNS`."""
+
+
+def baseline_kl(table: pd.DataFrame) -> float:
+    """The KL that counts as all that can be learnt on one language, see the protocol; NaN if not measured."""
+    named = "context" if table.language.iloc[0] == "pretrained" else "bag-of-words kl"
+    return float(table[table.quantity == named].value.mean())
 
 
 class Measurements:
@@ -103,6 +115,7 @@ class Measurements:
         self.lrs = sorted(descents.lr.unique(), reverse=True)
         self.steps = int(descents.steps.max())
         self.plateau = sorted(table[table.stage == "plateau"].steps.unique())
+        self.baseline_kl = baseline_kl(table)
 
     def trained(self, stage: str) -> list[str]:
         """The models that have a stage."""
@@ -168,17 +181,18 @@ class Measurements:
 
 COLUMNS = [
     *("question", "language", "row", "model", "unit", "mean", "low", "high", "p", "replicates"),
-    *("kl", "steps", "published", "direction", "size", "reason", "note", "primary"),
+    *("kl", "unlearnt", "steps", "published", "direction", "size", "reason", "note", "primary"),
 ]
 
 
-def answers(table: pd.DataFrame, questions: Collection[str] | None = None) -> pd.DataFrame:
+def answers(table: pd.DataFrame, questions: Collection[str] | None = None, planned: int = 0) -> pd.DataFrame:
     """Return a table with one row per effect, the main one of each question and language first.
 
     Args:
         table: of measurements, see `experiment.COLUMNS`.
         questions: the `QUESTIONS` to return; None: all. One that the table has no models for has no rows.
             Holm's correction covers all primary rows, whichever are returned.
+        planned: number of primary rows of the finished table, for which Holm's correction is made.
 
     """
     rows = []
@@ -189,7 +203,8 @@ def answers(table: pd.DataFrame, questions: Collection[str] | None = None) -> pd
             for row in ask(m):
                 reason = row["reason"] or (blind if row["unit"] in (POINTS, LOG_ODDS, SLOPE) else None)
                 rows.append(row | {"question": question, "language": m.language, "reason": reason})
-    levels = iter(holm_levels([row["p"] for row in rows if row.get("primary")]))
+    ps = [row["p"] for row in rows if row.get("primary")]
+    levels = iter(holm_levels(ps + [1.0] * (planned - len(ps))))
     rows = [row | _judged(row, next(levels) if row.get("primary") else 0.95) for row in rows]
     result = pd.DataFrame([row | {"note": _note(row, rows)} for row in rows], columns=COLUMNS)
     return result if questions is None else result[result.question.isin(questions)].reset_index(drop=True)
@@ -222,8 +237,7 @@ def _row(
     values = differences.to_numpy()
     effect = paired(values)
     if margin is not None:  # two one-sided tests, against either end of the margin
-        p = max(paired(values + end).p for end in (margin, -margin))
-        effect = effect._replace(p=p if abs(effect.mean) < margin else 1.0)
+        effect = effect._replace(p=max(paired(values + end).p for end in (margin, -margin)))
     row = {"row": name, "differences": differences, "unit": unit, "reason": reason, "margin": margin}
     return row | more | effect._asdict()
 
@@ -234,7 +248,7 @@ def _judged(row: Row, level: float) -> Row:
     words = verdict(effect, published, row["reason"], row["margin"])
     if not row.get("judged", True):
         words = {"direction": "not judged", "size": None, "reason": None}
-    judged: Row = {**effect._asdict(), "published": published, **words}
+    judged: Row = {**effect._asdict(), "p": row["p"], "published": published, **words}
     if row["unit"] == RATIO:
         logs = [name for name in ("mean", "low", "high", "published") if judged[name] is not None]
         judged |= {name: float(np.exp(judged[name])) for name in logs}
@@ -299,8 +313,9 @@ def _compared(
 ) -> Row:  # fmt: skip
     """The second model's lead over the first, both at one KL."""
     ends = m.at_equal_kl(pair, quantity, position)
-    steps = _steps(ends["first steps"], ends["second steps"])
-    return _row(name, ends["second"] - ends["first"], quantity.unit, kl=ends.kl.mean(), steps=steps, **more)
+    more |= {"kl": _means(ends.kl, digits=4), "unlearnt": 100 * ends.kl.mean() / m.baseline_kl}
+    steps = _means(ends["first steps"], ends["second steps"])
+    return _row(name, ends["second"] - ends["first"], quantity.unit, steps=steps, **more)
 
 
 def _checkpoints_compared(
@@ -308,15 +323,16 @@ def _checkpoints_compared(
 ) -> Row:
     """The second checkpoint's lead over the first; not testable if their KLs differ."""
     first, second = (m.value(model, quantity) for model in pair)
-    change = _kl_change(*(m.value(model, KL) for model in pair))
+    kls = [m.value(model, KL) for model in pair]
     along = pair[0].stage.startswith("plateau")  # of one training, so that the number of steps is its place
-    steps = _steps(*(pd.Series([model.steps]) if along else m.value(model, TAKEN) for model in pair))
-    reason = reason or _moved(change)
-    return _row(name, second - first, quantity.unit, reason, steps=steps, kl_change=change, **more)
+    steps = _means(*(pd.Series([model.steps]) if along else m.value(model, TAKEN) for model in pair))
+    more |= {"kl": _means(*kls, digits=4), "kl_change": (change := _kl_change(*kls))}
+    return _row(name, second - first, quantity.unit, reason or _moved(change), steps=steps, **more)
 
 
-def _steps(*counts: pd.Series) -> str:
-    return " / ".join(f"{count.mean():,.0f}" for count in counts if len(count))
+def _means(*values: pd.Series, digits: int = 0) -> str:
+    """Means over replicates, as text; of two models, in order."""
+    return " / ".join(f"{value.mean():,.{digits}f}" for value in values if len(value))
 
 
 def _kl_change(first: pd.Series, second: pd.Series) -> float:
@@ -332,7 +348,7 @@ def _moved(change: float) -> str | None:
 
 
 def _under_other_conditions(m: Measurements, quantity: Quantity, reason: str | None = None) -> Iterator[Row]:
-    """Compare the smallest and the largest model with label noise, and at other peak rates."""
+    """Compare the smallest and the largest model with label noise, at other peak rates, and at larger KLs."""
     if {m.small, m.large} <= set(m.trained("cooled")):
         cooled = [Model(name, "cooled", steps=m.plateau[-1]) for name in (m.small, m.large)]
         yield _checkpoints_compared(m, "with label noise, cooled", cooled, quantity, reason, condition=True)
@@ -343,6 +359,15 @@ def _under_other_conditions(m: Measurements, quantity: Quantity, reason: str | N
     for name, low, high in rates:
         pair = Model(m.small, lr=low), Model(m.large, lr=high)
         yield _compared(m, name, pair, quantity, reason=reason, condition=True)
+    for name, position in {"halfway to the largest common KL": 0.5, "at the largest common KL": 1.0}.items():
+        yield _compared(m, name, m.ends(m.family), quantity, position, condition=True)
+
+
+def _between_neighbours(m: Measurements, quantity: Quantity) -> Iterator[Row]:
+    """Compare models of neighbouring sizes, which reach smaller KLs than the smallest one does."""
+    if len(m.family) > 2:
+        for small, large in pairwise(m.family):
+            yield _compared(m, f"over {small}", m.ends([small, large]), quantity, model=large)
 
 
 def _best_lr(m: Measurements, name: str) -> float:
@@ -355,11 +380,7 @@ def _no_better_than_tokens(m: Measurements) -> str | None:
     ends = [m.end(name, ACCURACY) for name in m.family]
     best = max(ends, key=lambda end: float(end.mean()))
     lead = paired((best - m.value(BASELINE, TOKENS)).dropna().to_numpy())
-    return (
-        "no probe of a trained model is significantly better than one of one-hot tokens"
-        if lead.low <= 0
-        else None
-    )
+    return "the most accurate size is not significantly better than one-hot tokens" if lead.low <= 0 else None
 
 
 # The questions.
@@ -380,8 +401,6 @@ def _size_effect(m: Measurements) -> Iterator[Row]:
     odds = (logit(main["second"] / 100) - logit(main["first"] / 100)) / m.doublings
     yield _row("main, log-odds", odds, LOG_ODDS, reason, published=PUBLISHED_LOG_ODDS.get(m.language))
     yield from _under_other_conditions(m, ACCURACY, reason)
-    yield _compared(m, "halfway to the largest common KL", pair, ACCURACY, 0.5, condition=True)
-    yield _compared(m, "at the largest common KL", pair, ACCURACY, 1.0, condition=True)
     for task in sorted(filter(None, m.table.task.unique())):
         yield _compared(m, display_name(task), pair, ACCURACY._replace(task=task))
     rows = m.table[(m.table.model == m.small) & (m.table.quantity == "accuracy")]
@@ -390,8 +409,7 @@ def _size_effect(m: Measurements) -> Iterator[Row]:
             yield _compared(m, NAMES.get(reading, reading), pair, ACCURACY._replace(reading=reading))
     small, large = (m.value(Model(name, "untrained"), ACCURACY) for name in (m.small, m.large))
     yield _row("untrained", large - small, POINTS, judged=False)  # evidence for neither side
-    for name in m.family[1:-1]:
-        yield _compared(m, f"over {m.small}", m.ends([m.small, name]), ACCURACY, model=name)
+    yield from _between_neighbours(m, ACCURACY)
     if len(m.others) > 1:
         yield _compared(m, "LSTMs", m.ends(m.others), ACCURACY)
 
@@ -418,6 +436,7 @@ def _flatness_by_size(m: Measurements) -> Iterator[Row]:
     for form, name in forms.items():
         if form in measured:
             yield _compared(m, name, pair, Quantity(form))
+    yield from _between_neighbours(m, FLATNESS)
     if len(m.others) > 1:
         yield _compared(m, "LSTMs", m.ends(m.others), FLATNESS)
 
@@ -427,16 +446,30 @@ def _along_plateau(m: Measurements, quantity: Quantity) -> Iterator[Row]:
     if len(m.plateau) < 2:
         return
     for stage in ("plateau", "cooled", "plateau, exact labels"):
-        rows = {}
-        for name in m.trained(stage):
-            pair = [Model(name, stage, steps=steps) for steps in (m.plateau[0], m.plateau[-1])]
-            rows[name] = _checkpoints_compared(m, stage, pair, quantity, model=name)
+        rows = {name: _first_and_last(m, stage, name, quantity) for name in m.trained(stage)}
         yield from rows.values()
         family = [rows[name] for name in m.family if name in rows]
         if stage == "plateau" and family:
-            mean = pd.concat([row["differences"] for row in family], axis=1).mean(axis=1)
-            reason = _moved(float(np.mean([row["kl_change"] for row in family])))
-            yield _row("main", mean, quantity.unit, reason, model="all", primary=True)
+            published = PUBLISHED.get(("steps", m.language)) if quantity == ACCURACY else None
+            yield _mean_of("main", family) | {"model": "all", "published": published, "primary": True}
+        elif len(family) > 1:
+            yield _mean_of(f"{stage}, mean of sizes", family)
+        relative = [_first_and_last(m, stage, name, RELATIVE) for name in m.family if name in rows]
+        if quantity == FLATNESS and relative:
+            yield _mean_of(f"{stage}, relative to squared weights", relative)
+
+
+def _first_and_last(m: Measurements, stage: str, name: str, quantity: Quantity) -> Row:
+    """A model's last checkpoint of a plateau beside its first."""
+    pair = [Model(name, stage, steps=steps) for steps in (m.plateau[0], m.plateau[-1])]
+    return _checkpoints_compared(m, stage, pair, quantity, model=name)
+
+
+def _mean_of(name: str, family: list[Row]) -> Row:
+    """The mean over sizes of rows of checkpoints."""
+    mean = pd.concat([row["differences"] for row in family], axis=1).mean(axis=1)
+    reason = _moved(float(np.mean([row["kl_change"] for row in family])))
+    return _row(name, mean, family[0]["unit"], reason, model=None if len(family) > 1 else family[0]["model"])
 
 
 def _flatness_by_rate(m: Measurements) -> Iterator[Row]:
@@ -448,7 +481,8 @@ def _flatness_by_rate(m: Measurements) -> Iterator[Row]:
     for name in m.models:
         ends = m.at_equal_kl((Model(name, lr=high), Model(name, lr=low)), FLATNESS)
         slopes.append((ends["second"] - ends["first"]) / np.log(high / low))
-        yield _row("one size", slopes[-1], RATE_SLOPE, model=name, kl=ends.kl.mean(), judged=False)
+        kl = _means(ends.kl, digits=4)
+        yield _row("one size", slopes[-1], RATE_SLOPE, model=name, kl=kl, judged=False)
     yield _row("main", pd.concat(slopes, axis=1).mean(axis=1), RATE_SLOPE, model="all", judged=False)
 
 
@@ -459,9 +493,11 @@ def _lookup(m: Measurements) -> Iterator[Row]:
     table = m.value(BASELINE, LOOKUP)
     ends = {name: m.end(name, ACCURACY) for name in m.family}
     worst = min(ends, key=lambda name: float(ends[name].mean()))
-    published = PUBLISHED.get(("lookup", m.language))
-    yield _row("main", ends[worst] - table, POINTS, model=worst, published=published, primary=True)
+    yield _row("main", ends[worst] - table, POINTS, model=worst, primary=True)
+    shortest = m.values(Model(worst, lr=m.lr), ACCURACY).iloc[:, 0]
+    yield _row("after the shortest training", shortest - table, POINTS, model=worst)
     for name, end in ends.items():
+        published = PUBLISHED.get(("lookup", m.language)) if name == m.large else None
         yield _row("one size", end - table, POINTS, model=name, published=published)
 
 

@@ -163,21 +163,27 @@ class RecordPage(ExperimentPage):
 
 def recorded_measurements() -> pd.DataFrame:
     """Return the measurements in `results/`, see `experiment.COLUMNS`."""
-    return pd.concat(_recorded_tables(), ignore_index=True)
+    return pd.concat(_recorded_tables().values(), ignore_index=True)
 
 
 def recorded_answers() -> pd.DataFrame:
     """Return the answers computed from them; each record is a family of its own for Holm's correction."""
-    return pd.concat(map(answers, _recorded_tables()), ignore_index=True)
+    tables = [answers(table, planned=PRIMARY[preset]) for preset, table in _recorded_tables().items()]
+    return pd.concat(tables, ignore_index=True)
 
 
-def _recorded_tables() -> list[pd.DataFrame]:
-    tables = [recorded("measurements", preset) for preset in _recorded()]
-    return [table.fillna({"task": "", "reading": ""}) for table in tables] or [pd.DataFrame(columns=COLUMNS)]
+def _recorded_tables() -> dict[str, pd.DataFrame]:
+    tables = {preset: recorded("measurements", preset) for preset in _recorded()}
+    tables = tables or {"workstation": pd.DataFrame(columns=COLUMNS)}
+    return {preset: table.fillna({"task": "", "reading": ""}) for preset, table in tables.items()}
+
+
+PRIMARY = {"workstation": 22, "pretrained": 4}
+"""The records of Part I, with the number of primary rows when they are finished."""
 
 
 def _recorded() -> list[str]:
-    return [preset for preset in ("workstation", "pretrained") if preset in records()]
+    return [preset for preset in PRIMARY if preset in records()]
 
 
 # Parameters of pages.

@@ -21,6 +21,7 @@ from sameloss.studies.same_loss.claims import (
     RATE_SLOPE,
     RATIO,
     SLOPE,
+    baseline_kl,
 )
 
 QUESTIONS = {
@@ -144,6 +145,7 @@ CONDITIONS = {
     "other learning rate": "at the other learning rate",
     "learning rate ∝ 1/d": "with a learning rate that falls as 1/d",
     "best learning rate of each": "at the best learning rate of each size",
+    "plateau, relative to squared weights": "relative to squared weights",
 }
 """Conditions as sentences name them; the rest keep their names."""
 
@@ -224,6 +226,15 @@ def answer_in_words(answers: pd.DataFrame, question: str) -> str:
     return " ".join(sentences) or "No two models were trained for this question yet."
 
 
+def effects_in_words(rows: pd.DataFrame) -> str:
+    """Return some rows of answers with their effects, and the language where there are several."""
+    several = rows.language.nunique() > 1
+    return "; ".join(
+        f"{row_name(row)} {effect_in_words(row)}{f' on the {LANGUAGES[row.language]}' if several else ''}"
+        for _, row in rows.iterrows()
+    )
+
+
 def exact_labels_in_words(answers: pd.DataFrame, question: str) -> str:
     """Return what the plateau without label noise says about more steps."""
     rows = answers[(answers.question == question) & (answers.row == "plateau, exact labels")]
@@ -246,15 +257,18 @@ def answer_table(answers: pd.DataFrame, questions: Iterable[str] = tuple(QUESTIO
 
 def chance_in_words(answers: pd.DataFrame) -> str:
     """Return how many judged intervals exclude no effect, and how many would by chance."""
-    judged = answers[(answers.direction != "not judged") & answers.low.notna()]
+    judged = answers[answers.direction.isin(["supported", "against", "unclear"])]
+    judged = judged.drop_duplicates(
+        ["question", "language", "unit", "mean"]
+    )  # one may be the best of several
     if judged.empty:
-        return "No comparison has an interval, which takes two draws."
+        return "No comparison could be judged."
     none = (judged.unit == RATIO).astype(float)  # a ratio of one
     main, favours, opposes = judged.row == "main", judged.low > none, judged.high < none
     favoured, on_flatness = (favours & main).sum(), (favours & main & (judged.unit == RATIO)).sum()
     part = f" ({on_flatness} on flatness)" if 0 < on_flatness < favoured else ""
     return (
-        f"Main comparisons with an interval: {main.sum()}; in favour of the paper: {favoured}{part}; against "
+        f"Testable main comparisons: {main.sum()}; in favour of the paper: {favoured}{part}; against "
         f"it: {(opposes & main).sum()}. With controls: {len(judged)}, {favours.sum()} and {opposes.sum()}, "
         f"where chance alone would give about {0.025 * len(judged):.0f} on either side. Comparisons that "
         "share models are not independent."
@@ -264,16 +278,19 @@ def chance_in_words(answers: pd.DataFrame) -> str:
 def control_table(answers: pd.DataFrame, question: str) -> pd.DataFrame:
     """Return every computed effect of a question."""
     table = _in_words(answers[(answers.question == question) & answers["mean"].notna()])
-    table = table.assign(steps=table.steps.fillna("")).rename(columns={"kl": "KL"})
-    table = table[["language", "comparison", "effect", "KL", "steps", "verdict"]]
-    empty = [name for name in ("KL", "steps") if table[name].isin(["", np.nan]).all()]
+    unlearnt = table.unlearnt.map(lambda share: f"{share:.0f} %" if np.isfinite(share) else "")
+    table = table.assign(unlearnt=unlearnt, kl=table.kl.fillna(""), steps=table.steps.fillna(""))
+    table = table.rename(columns={"kl": "KL"})
+    table = table[["language", "comparison", "effect", "KL", "unlearnt", "steps", "verdict"]]
+    empty = [name for name in ("KL", "unlearnt", "steps") if not table[name].any()]
     return table.drop(columns=empty + (["language"] if table.language.nunique() == 1 else []))
 
 
 def model_table(table: pd.DataFrame) -> pd.DataFrame:
     """Return the models after their longest descent at the main rate, means over replicates.
 
-    Accuracies are the tasks' mean, on the models' own features and on as many for all models.
+    Accuracies are the tasks' mean, on the models' own features and on as many for all models; the room is
+    what the latter leave below 100 % at least, in any task and replicate.
     """
     parts = []
     for language, part in table.groupby("language", sort=False):
@@ -282,16 +299,18 @@ def model_table(table: pd.DataFrame) -> pd.DataFrame:
         means = (
             ends.groupby(["parameters", "model"])[["kl", "trace", "as_is", "accuracy"]].mean().reset_index()
         )
-        bag = part[part.quantity == "bag-of-words kl"].value.mean()
+        own = part[part.stage.eq("descent") & part.lr.eq(main_lr(part)) & part.reading.eq(EXPANDED)]
+        best = own[own.steps == own.steps.max()].groupby("model").value.max()
         columns = {
             "language": LANGUAGES[str(language)],
             "model": means.model.map(model_name),
             "parameters": means.parameters,
             "KL": means.kl,
-            "KL (% of bag of words')": 100 * means.kl / bag,
+            "unlearnt (%)": 100 * means.kl / baseline_kl(part),
             "trace": means.trace,
             "accuracy (%), own features": means.as_is,
             "accuracy (%), equal number of features": means.accuracy,
+            "room (points)": 100 - means.model.map(best),
         }
         parts.append(pd.DataFrame(columns))
     return pd.concat(parts, ignore_index=True)
@@ -395,6 +414,10 @@ def _sentences(rows: pd.DataFrame, statements: dict[str, str], linked: bool) -> 
         """One effect without its number of draws, where and under which condition."""
         condition = f", {CONDITIONS.get(row.row, row_name(row))}" if row.row != "main" else ""
         condition = f" for {model_name(row.model)} alone" if row.row == "plateau" else condition
+        condition += f" ({row.unlearnt:.0f} % unlearnt)" if np.isfinite(row.unlearnt) else ""
+        condition += f", {conditions_in_words(row.note)}" if isinstance(row.note, str) else ""
+        smaller = row["size"] == "smaller" or str(row.reason).endswith(EXCLUDED)
+        condition += ", less than the paper's" if smaller else ""
         effect = re.sub(r"; \d+ draws", "", effect_in_words(row))
         if row.unit == RATIO and np.isfinite(row["mean"]):
             effect = f"flatness ratio {effect.replace(' times', '')}"
@@ -443,12 +466,6 @@ def conclusion(
         "Undecided": _sentences(undecided, whether, linked),
     }
     of_size = _link("size") if linked else ""
-    items["Undecided"] += [
-        f"Decided on the {LANGUAGES[row.language]} is only that, in the main comparison, the gain from size "
-        f"is less than the paper's ({published_in_words(row)} points when scaled to our sizes){of_size}."
-        for _, row in undecided[undecided.question == "size"].iterrows()
-        if row["size"] == "smaller" or str(row.reason).endswith(EXCLUDED)
-    ]
     readings = controls[(controls.question == "size") & (controls.unit == POINTS)]
     counts = readings[readings.direction != "not judged"].direction.value_counts()
     counted = ", ".join(f"{number} {direction}" for direction, number in counts.items())
