@@ -335,10 +335,10 @@ figures.along_plateau(first, "accuracy", figures.ACCURACY, right)
 drawing.label_ends(right)
 
 # %%
-cooled = answers[(answers.question == "steps") & (answers.row == "cooled, mean of sizes")]
+cooled = answers[(answers.question == "steps") & (answers.row == "cooled, mean of sizes")].assign(row="")
 say(f"{tables.answer_in_words(answers, 'steps')} {tables.exact_labels_in_words(answers, 'steps')}")
 if len(cooled):
-    say(f"With both checkpoints cooled to one KL: {tables.effects_in_words(cooled)}.")
+    say(f"With both checkpoints cooled to one KL, means over sizes: {tables.effects_in_words(cooled)}.")
 
 # %%
 render(tables.control_table(answers, "steps"), decimals=4)

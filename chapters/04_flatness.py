@@ -210,6 +210,7 @@ drawing.label_ends(right)
 # %%
 steps = "flatness by steps"
 relative = answers[(answers.question == steps) & answers.row.str.contains("relative")]
+relative = relative.assign(row=relative.row.str.replace(", relative to squared weights", ""))
 say(f"{tables.answer_in_words(answers, steps)} {tables.exact_labels_in_words(answers, steps)}")
 if len(relative):
     say(f"The same ratio of traces relative to squared weights: {tables.effects_in_words(relative)}.")

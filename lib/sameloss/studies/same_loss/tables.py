@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sameloss.errors import ParameterError
 from sameloss.runs.measurements import MEASURES
 from sameloss.statistics.intervals import paired
 from sameloss.studies.names import display_name
@@ -229,10 +228,9 @@ def answer_in_words(answers: pd.DataFrame, question: str) -> str:
 def effects_in_words(rows: pd.DataFrame) -> str:
     """Return some rows of answers with their effects, and the language where there are several."""
     several = rows.language.nunique() > 1
-    return "; ".join(
-        f"{row_name(row)} {effect_in_words(row)}{f' on the {LANGUAGES[row.language]}' if several else ''}"
-        for _, row in rows.iterrows()
-    )
+    where = [f" on the {LANGUAGES[name]}" if several else "" for name in rows.language]
+    words = [f"{row_name(row)} {effect_in_words(row)}".strip() for _, row in rows.iterrows()]
+    return "; ".join(map("".join, zip(words, where, strict=True)))
 
 
 def exact_labels_in_words(answers: pd.DataFrame, question: str) -> str:
@@ -344,8 +342,6 @@ def _ends_by_algorithm(table: pd.DataFrame) -> pd.DataFrame:
     """The last `checkpoints` of the model that several algorithms train, with a column `algorithm`."""
     rows = checkpoints(table)
     models = rows[rows.stage.str.startswith("descent: ")].model.unique()
-    if not len(models):
-        raise ParameterError("This preset trains no algorithm beside AdamW; choose laptop or workstation.")
     lr = rows.language.map({name: main_lr(part) for name, part in table.groupby("language")})
     ends = rows[(rows.model == models[0]) & (rows.lr == lr) & rows.stage.str.startswith("descent")]
     ends = ends[ends.steps == ends.steps.max()]
@@ -414,7 +410,7 @@ def _sentences(rows: pd.DataFrame, statements: dict[str, str], linked: bool) -> 
         """One effect without its number of draws, where and under which condition."""
         condition = f", {CONDITIONS.get(row.row, row_name(row))}" if row.row != "main" else ""
         condition = f" for {model_name(row.model)} alone" if row.row == "plateau" else condition
-        condition += f" ({row.unlearnt:.0f} % unlearnt)" if np.isfinite(row.unlearnt) else ""
+        condition += f", {row.unlearnt:.0f} % unlearnt" if np.isfinite(row.unlearnt) else ""
         condition += f", {conditions_in_words(row.note)}" if isinstance(row.note, str) else ""
         smaller = row["size"] == "smaller" or str(row.reason).endswith(EXCLUDED)
         condition += ", less than the paper's" if smaller else ""
