@@ -201,7 +201,11 @@ first = table[(table.model == size) & (table.quantity == "kl")].head(4)
 render(first.drop(columns=["language", "replicate", "task", "reading"]), decimals=4)
 
 # %%
-render(tables.model_table(table), decimals=1).format("{:.4f}", subset=["KL"])
+measured, answers = page.shown
+say(page.source)
+
+# %%
+render(tables.model_table(measured), decimals=1).format("{:.4f}", subset=["KL"])
 
 # %% [markdown]
 # Means over replicates after the longest training. KL is in nats per masked token; *unlearnt* is the same as a percentage of the KL
@@ -209,7 +213,8 @@ render(tables.model_table(table), decimals=1).format("{:.4f}", subset=["KL"])
 # Accuracies are those of linear probes, averaged over the tasks,
 # which ask for hidden symbols: the start symbol (task A), one of eight, and the symbol above the first half of the sentence (task B); with
 # `-p language hmm`, the states of a hidden Markov model at two positions. The label is the most probable symbol given the
-# sentence, so a perfect probe scores 100 %. *Room* is what the most accurate probe of a size leaves below that, over tasks and draws.
+# sentence, so a perfect probe scores 100 %. *Room* is 100 %
+# minus the best accuracy of a size in any task and draw.
 
 # %% [markdown]
 # ## Are larger models better? (Figures 2 and 9)
@@ -221,19 +226,13 @@ render(tables.model_table(table), decimals=1).format("{:.4f}", subset=["KL"])
 # %% mystnb={"figure": {"caption": "Probe accuracy against KL: one line per size, one point per complete training run, means over replicates; training is longer to the right. The features of all models are expanded with random ReLU features to the same number. Horizontal lines: one-hot tokens, and the lookup table of true log conditionals, whose KL is zero.", "name": "fig-existence"}, "image": {"alt": "Probe accuracy against KL, one line per size, with horizontal lines for one-hot tokens and the lookup table."}}
 from sameloss.studies import drawing
 
-finding(tables.size_finding(page.answers))
-languages = dict(list(table.groupby("language", sort=False)))
+finding(tables.size_finding(answers))
+languages = dict(list(measured.groupby("language", sort=False)))
 axes = drawing.panels(len(languages), width=5)
 for (name, own), ax in zip(languages.items(), axes, strict=True):
     figures.accuracy_against_kl(own, ax).set_title(tables.LANGUAGES[name])
 for ax in axes:
     drawing.label_ends(ax)
-
-# %%
-say(
-    tables.answer_in_words(page.answers, "size")
-    + (" The recorded runs below have more sizes, draws and kinds of probe." if page.shows_record else "")
-)
 
 # %% [markdown]
 # **Is it the model or the probe?** A wider model gives its probe more features, and random combinations of a model's features can
@@ -261,11 +260,6 @@ say(
 # compared as they are or *cooled*, that is, after further training on exact conditionals that takes the noise out of their
 # loss; steps are then those of cooling.
 
-# %%
-measured, answers = page.shown
-say(page.source)
-render(tables.model_table(measured), decimals=1).format("{:.4f}", subset=["KL"])
-
 # %% mystnb={"figure": {"caption": "Accuracy of the largest model minus that of the smallest (unless a row names other models), at equal KL, with 95 % intervals over replicates: the main comparison (whose interval is widened by Holm's correction), then all other comparisons, those of untrained models included. Dashed: no effect; dotted: the published effect.", "name": "fig-size-controls"}, "image": {"alt": "Intervals of the size effect, one row per comparison."}}
 from sameloss.studies.same_loss.claims import POINTS
 
@@ -280,12 +274,14 @@ for name, rows in of_size.groupby("language", sort=False):
     if {"main", "features as they are", "untrained"} <= set(mean.index):
         beside.append(
             f"- On the {tables.LANGUAGES[name]}, of {mean['features as they are']:+.1f} points with features as they are, "
-            f"{mean['main']:+.1f} remain if all probes read equally many features; untrained models differ by {mean['untrained']:+.1f}."
+            f"{mean['main']:+.1f} remain if all probes read equally many features; untrained models, read alike, differ by "
+            f"{mean['untrained']:+.1f}."
         )
-    other = rows.row.str.match("projected to|expanded to|over ")
-    beside.append(
-        f"- Other comparisons on the {tables.LANGUAGES[name]}: {tables.effects_in_words(rows[other])}."
-    )
+    other = rows[rows.row.str.match("projected to|expanded to|over ")]
+    if len(other):
+        beside.append(
+            f"- Other comparisons on the {tables.LANGUAGES[name]}: {tables.effects_in_words(other)}."
+        )
 say("\n".join(beside))
 
 # %%
@@ -335,10 +331,10 @@ figures.along_plateau(first, "accuracy", figures.ACCURACY, right)
 drawing.label_ends(right)
 
 # %%
-cooled = answers[(answers.question == "steps") & (answers.row == "cooled, mean of sizes")].assign(row="")
+cooled = answers[(answers.question == "steps") & (answers.row == "cooled, mean of sizes")]
 say(f"{tables.answer_in_words(answers, 'steps')} {tables.exact_labels_in_words(answers, 'steps')}")
 if len(cooled):
-    say(f"With both checkpoints cooled to one KL, means over sizes: {tables.effects_in_words(cooled)}.")
+    say(f"With both checkpoints cooled to one KL: {tables.effects_in_words(cooled)}.")
 
 # %%
 render(tables.control_table(answers, "steps"), decimals=4)

@@ -43,6 +43,16 @@ def test_a_killed_training_goes_on_bit_for_bit(tiny_run, whole, tmp_path, killed
     assert store.manifest(tiny_run)["files"] == whole.manifest(tiny_run)["files"]
 
 
+def test_sampled_labels_are_learnt_without_loading_the_language(tiny_run, whole, monkeypatch):
+    """It may be a teacher of gigabytes, in every process."""
+    run = replace(tiny_run, seed=1)
+    whole.get(run.corpus)
+    monkeypatch.setattr(type(run.corpus.language), "build", Mock(side_effect=AssertionError))
+    assert whole.get(run).history.step.iloc[-1] == 60
+    with pytest.raises(AssertionError):
+        whole.get(replace(run, objective=Objective(label_noise=0.0)))
+
+
 def test_losses_are_logged_for_tensorboard_and_change_nothing(tiny_run, whole, tmp_path, monkeypatch):
     """Its writer is a stand-in, because the package is not installed here."""
     whole.get(tiny_run)

@@ -33,7 +33,14 @@ from sameloss.training.loop import (
     make_optimiser,
     pretrain,
 )
-from sameloss.training.objectives import ORDINARY, BatchLoss, Objective, TaskExamples, loss_of
+from sameloss.training.objectives import (
+    ORDINARY,
+    BatchLoss,
+    Objective,
+    TaskExamples,
+    loss_of,
+    plain_loss,
+)
 
 TENSORBOARD = "SAMELOSS_TENSORBOARD"
 """Environment variable: the folder to which losses are logged for TensorBoard."""
@@ -191,7 +198,8 @@ class Pretraining(TrainedRun):
 
     def _losses(self, store: Store, process: Process) -> Callable[[int], BatchLoss]:
         """The loss of each step, whose random numbers are a function of seed, step and process."""
-        language, examples = self.corpus.language.build(), None
+        language = None if self.objective.plain else self.corpus.language.build()  # a teacher is large
+        examples = None
         if self.downstream is not None:
             (sentences, labels), _ = store.get(self.downstream)
             examples = TaskExamples.labelled(sentences, labels, self.downstream.classes)
@@ -201,6 +209,8 @@ class Pretraining(TrainedRun):
             seed = (first + step) % (1 << 32)  # torch's generator uses 32 bits of a seed
             if self.dropout:
                 torch.manual_seed(seed)
+            if language is None:
+                return plain_loss
             return loss_of(self.objective, torch.Generator().manual_seed(seed), language, examples)
 
         return loss_at

@@ -217,6 +217,11 @@ class Objective:
         if self.mask_rate is not None and not 0 < self.mask_rate < 1:
             raise ParameterError(f"mask_rate must lie between 0 and 1; got {self.mask_rate}.")
 
+    @property
+    def plain(self) -> bool:
+        """Whether the loss is that of sampled labels alone."""
+        return self.label_noise == 1 and self.trace_penalty is None and self.adversary is None
+
 
 ORDINARY = Objective()
 """The masked loss with sampled labels and one mask per sentence."""
@@ -234,13 +239,13 @@ def loss_of(
         examples: what an adversary draws from.
 
     """
+    if objective.plain:
+        return plain_loss
     terms: list[Term] = []
     if objective.trace_penalty is not None:
         terms.append(objective.trace_penalty.term(generator))
     if objective.adversary is not None:
         terms.append(objective.adversary.term(generator, examples))
-    if objective.label_noise == 1 and not terms:
-        return plain_loss
     context = without_cudnn if objective.trace_penalty else nullcontext  # cuDNN lacks second derivatives
 
     def loss(model: nn.Module, batch: Batch) -> Losses:

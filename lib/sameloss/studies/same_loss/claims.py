@@ -327,6 +327,7 @@ def _checkpoints_compared(
     along = pair[0].stage.startswith("plateau")  # of one training, so that the number of steps is its place
     steps = _means(*(pd.Series([model.steps]) if along else m.value(model, TAKEN) for model in pair))
     more |= {"kl": _means(*kls, digits=4), "kl_change": (change := _kl_change(*kls))}
+    more |= {"unlearnt": 100 * max(kl.mean() for kl in kls) / m.baseline_kl}
     return _row(name, second - first, quantity.unit, reason or _moved(change), steps=steps, **more)
 
 
@@ -360,7 +361,7 @@ def _under_other_conditions(m: Measurements, quantity: Quantity, reason: str | N
         pair = Model(m.small, lr=low), Model(m.large, lr=high)
         yield _compared(m, name, pair, quantity, reason=reason, condition=True)
     for name, position in {"halfway to the largest common KL": 0.5, "at the largest common KL": 1.0}.items():
-        yield _compared(m, name, m.ends(m.family), quantity, position, condition=True)
+        yield _compared(m, name, m.ends(m.family), quantity, position, reason=reason, condition=True)
 
 
 def _between_neighbours(m: Measurements, quantity: Quantity) -> Iterator[Row]:
@@ -454,9 +455,10 @@ def _along_plateau(m: Measurements, quantity: Quantity) -> Iterator[Row]:
             yield _mean_of("main", family) | {"model": "all", "published": published, "primary": True}
         elif len(family) > 1:
             yield _mean_of(f"{stage}, mean of sizes", family)
-        relative = [_first_and_last(m, stage, name, RELATIVE) for name in m.family if name in rows]
-        if quantity == FLATNESS and relative:
-            yield _mean_of(f"{stage}, relative to squared weights", relative)
+        if quantity == FLATNESS and family:
+            relative = [_first_and_last(m, stage, name, RELATIVE) for name in m.family if name in rows]
+            where = "" if stage == "plateau" else f"{stage}, "
+            yield _mean_of(f"{where}relative to squared weights", relative)
 
 
 def _first_and_last(m: Measurements, stage: str, name: str, quantity: Quantity) -> Row:
@@ -468,8 +470,9 @@ def _first_and_last(m: Measurements, stage: str, name: str, quantity: Quantity) 
 def _mean_of(name: str, family: list[Row]) -> Row:
     """The mean over sizes of rows of checkpoints."""
     mean = pd.concat([row["differences"] for row in family], axis=1).mean(axis=1)
-    reason = _moved(float(np.mean([row["kl_change"] for row in family])))
-    return _row(name, mean, family[0]["unit"], reason, model=None if len(family) > 1 else family[0]["model"])
+    change, unlearnt = (float(np.mean([row[key] for row in family])) for key in ("kl_change", "unlearnt"))
+    model = None if len(family) > 1 else family[0]["model"]
+    return _row(name, mean, family[0]["unit"], _moved(change), model=model, unlearnt=unlearnt)
 
 
 def _flatness_by_rate(m: Measurements) -> Iterator[Row]:

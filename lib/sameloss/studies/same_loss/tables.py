@@ -30,7 +30,7 @@ QUESTIONS = {
     "flatness by steps": "At equal KL, do more steps make models flatter?",
     "flatness by rate": "What does the learning rate alone do to the trace?",
     "flatness as a cause": "At equal KL, is a model that is made flatter more accurate?",
-    "lookup": "Is a lookup table, whose loss is optimal, worse than every trained model?",
+    "lookup": "Is a lookup table, whose loss is optimal, worse than every size after its longest training?",
     "adversary": "At equal KL, is an adversarially trained model worse?",
     "flatness by adversary": "At equal KL, is an adversarially trained model sharper?",
     "flatness by regularisers": "At equal KL, does SAM find flatter models?",
@@ -70,7 +70,7 @@ def row_name(row: Any) -> str:
     """Return the name of a row of answers: the comparison, and the model if it is of one.
 
     >>> row_name(pd.Series({"row": "over d24", "model": "d96"}))
-    'd = 96 over d = 24'
+    'd = 24 to d = 96'
     >>> row_name(pd.Series({"row": "flatter by: sgd-noise, s = 1", "model": "d32"}))
     'flatter: label noise, s = 1: d = 32'
     """
@@ -84,7 +84,7 @@ def row_name(row: Any) -> str:
     if not isinstance(row.model, str):
         return name
     model = model_name(row.model)
-    return f"{model} {name}" if name.startswith("over ") else f"{name}: {model}"
+    return f"{name.removeprefix('over ')} to {model}" if name.startswith("over ") else f"{name}: {model}"
 
 
 def checkpoints(table: pd.DataFrame, reading: str = EXPANDED) -> pd.DataFrame:
@@ -144,7 +144,6 @@ CONDITIONS = {
     "other learning rate": "at the other learning rate",
     "learning rate ∝ 1/d": "with a learning rate that falls as 1/d",
     "best learning rate of each": "at the best learning rate of each size",
-    "plateau, relative to squared weights": "relative to squared weights",
 }
 """Conditions as sentences name them; the rest keep their names."""
 
@@ -226,11 +225,14 @@ def answer_in_words(answers: pd.DataFrame, question: str) -> str:
 
 
 def effects_in_words(rows: pd.DataFrame) -> str:
-    """Return some rows of answers with their effects, and the language where there are several."""
+    """Return the names and effects of rows, with their language if there are several."""
     several = rows.language.nunique() > 1
-    where = [f" on the {LANGUAGES[name]}" if several else "" for name in rows.language]
-    words = [f"{row_name(row)} {effect_in_words(row)}".strip() for _, row in rows.iterrows()]
-    return "; ".join(map("".join, zip(words, where, strict=True)))
+    effects = []
+    for _, row in rows.iterrows():
+        where = f" on the {LANGUAGES[row.language]}" if several else ""
+        doubt = " (not testable)" if row.direction == "not testable" else ""
+        effects.append(f"{row_name(row)}{where}: {effect_in_words(row)}{doubt}")
+    return "; ".join(effects)
 
 
 def exact_labels_in_words(answers: pd.DataFrame, question: str) -> str:
@@ -256,20 +258,25 @@ def answer_table(answers: pd.DataFrame, questions: Iterable[str] = tuple(QUESTIO
 def chance_in_words(answers: pd.DataFrame) -> str:
     """Return how many judged intervals exclude no effect, and how many would by chance."""
     judged = answers[answers.direction.isin(["supported", "against", "unclear"])]
-    judged = judged.drop_duplicates(
-        ["question", "language", "unit", "mean"]
-    )  # one may be the best of several
+    judged = judged.drop_duplicates(["question", "language", "unit", "mean"])  # the best rate may be the main
     if judged.empty:
-        return "No comparison could be judged."
-    none = (judged.unit == RATIO).astype(float)  # a ratio of one
-    main, favours, opposes = judged.row == "main", judged.low > none, judged.high < none
-    favoured, on_flatness = (favours & main).sum(), (favours & main & (judged.unit == RATIO)).sum()
-    part = f" ({on_flatness} on flatness)" if 0 < on_flatness < favoured else ""
+        return "No comparison is testable."
+
+    def counted(rows: pd.DataFrame) -> tuple[Any, ...]:
+        none = (rows.unit == RATIO).astype(float)  # a ratio of one
+        favours, opposes = rows.low > none, rows.high < none
+        on_flatness = (favours & (rows.unit == RATIO)).sum()
+        part = f" ({on_flatness} of them on flatness)" if 0 < on_flatness < favours.sum() else ""
+        return len(rows), f"{favours.sum()}{part}", opposes.sum()
+
+    n, favour, against = counted(judged[judged.row == "main"])
+    all_n, all_favour, all_against = counted(judged)
+    others = (answers.direction == "not testable").sum()
     return (
-        f"Testable main comparisons: {main.sum()}; in favour of the paper: {favoured}{part}; against "
-        f"it: {(opposes & main).sum()}. With controls: {len(judged)}, {favours.sum()} and {opposes.sum()}, "
-        f"where chance alone would give about {0.025 * len(judged):.0f} on either side. Comparisons that "
-        "share models are not independent."
+        f"Of {n} testable main comparisons {favour} favour the paper and {against} oppose it. Of all {all_n} "
+        f"testable comparisons, controls included, {all_favour} favour it and {all_against} oppose it, where "
+        f"chance alone would give about {0.025 * all_n:.0f} each; {others} others are not testable. "
+        "Comparisons that share models are not independent."
     )
 
 
@@ -288,7 +295,7 @@ def model_table(table: pd.DataFrame) -> pd.DataFrame:
     """Return the models after their longest descent at the main rate, means over replicates.
 
     Accuracies are the tasks' mean, on the models' own features and on as many for all models; the room is
-    what the latter leave below 100 % at least, in any task and replicate.
+    100 % minus the best of the latter in any task and replicate.
     """
     parts = []
     for language, part in table.groupby("language", sort=False):
@@ -404,27 +411,30 @@ OPPOSITES = {
 
 
 def _sentences(rows: pd.DataFrame, statements: dict[str, str], linked: bool) -> list[str]:
-    """Return one sentence per question: a statement, where which effects were measured, perhaps a link."""
+    """Return one sentence per question: a statement, the effects on each language, perhaps a link."""
 
     def effect(row: pd.Series) -> str:
-        """One effect without its number of draws, where and under which condition."""
+        """One effect without its number of draws, and under which condition."""
         condition = f", {CONDITIONS.get(row.row, row_name(row))}" if row.row != "main" else ""
         condition = f" for {model_name(row.model)} alone" if row.row == "plateau" else condition
         condition += f", {row.unlearnt:.0f} % unlearnt" if np.isfinite(row.unlearnt) else ""
         condition += f", {conditions_in_words(row.note)}" if isinstance(row.note, str) else ""
         smaller = row["size"] == "smaller" or str(row.reason).endswith(EXCLUDED)
-        condition += ", less than the paper's" if smaller else ""
+        condition += f", less than the paper's {published_in_words(row)}" if smaller else ""
         effect = re.sub(r"; \d+ draws", "", effect_in_words(row))
         if row.unit == RATIO and np.isfinite(row["mean"]):
             effect = f"flatness ratio {effect.replace(' times', '')}"
         told = isinstance(row.reason, str) and not (linked and np.isfinite(row["mean"]))
         reason = f" (not testable: {row.reason})" if told else ""  # the front page's table has the others
-        return f"{effect} on the {LANGUAGES[row.language]}{condition}{reason}"
+        return f"{effect}{condition}{reason}"
 
     sentences = []
     for question, part in rows.groupby("question", sort=False):
-        statement, effects = statements[str(question)], [effect(row) for _, row in part.iterrows()]
-        end = _link(str(question)) if linked else ""
+        statement, end = statements[str(question)], _link(str(question)) if linked else ""
+        effects = [
+            f"on the {LANGUAGES[str(name)]} {'; '.join(effect(row) for _, row in rows.iterrows())}"
+            for name, rows in part.groupby("language", sort=False)
+        ]
         sentences.append(f"{statement[0].upper()}{statement[1:]}: {'; '.join(effects)}{end}.")
     return sentences
 
@@ -448,29 +458,37 @@ def conclusion(
     """
     questions = [question for question in questions if question in STATEMENTS]
     answers = answers[answers.question.isin(questions)]
+    of_main = answers.unlearnt.where(answers.row == "main").groupby([answers.question, answers.language])
+    differs = (answers.row == "main") | (answers.unlearnt != of_main.transform("first"))
+    answers = answers.assign(unlearnt=answers.unlearnt.where(differs))
     main, controls = answers[answers.row == "main"], answers[answers.row != "main"]
     one_draw = main.reason == ONE_DRAW
     undecided = main[~main.direction.isin(["supported", "against"]) & ~one_draw]
     whether = {question: f"whether {statement}" for question, statement in STATEMENTS.items()}
     whether["size"] += ", the paper's main claim"
     again = controls.row.str.startswith("one ") | (controls.row == "main, log-odds")  # not the same statement
+    held = main[main.direction == "supported"]
     against = controls[(controls.direction == "against") & ~again]
+    favour = controls[(controls.direction == "supported") & ~again]
+    favour = favour[~(favour.question + favour.language).isin(held.question + held.language)]
     items = {
-        "Holds": _sentences(main[main.direction == "supported"], STATEMENTS, linked),
+        "Holds": _sentences(held, STATEMENTS, linked),
         "Does not hold": _sentences(main[main.direction == "against"], OPPOSITES, linked),
-        "Against the paper, in other comparisons": _sentences(against, OPPOSITES, linked),
         "Undecided": _sentences(undecided, whether, linked),
+        "In favour of the paper, in other comparisons": _sentences(favour, STATEMENTS, linked),
+        "Against the paper, in other comparisons": _sentences(against, OPPOSITES, linked),
     }
-    of_size = _link("size") if linked else ""
-    readings = controls[(controls.question == "size") & (controls.unit == POINTS)]
-    counts = readings[readings.direction != "not judged"].direction.value_counts()
-    counted = ", ".join(f"{number} {direction}" for direction, number in counts.items())
-    favour = readings[readings.direction == "supported"].sort_values("low", ascending=False)
-    untrained = readings[(readings.row == "untrained") & (readings.low > 0)].assign(row="main")
+    nearest = controls[controls.row.str.startswith("over ")].drop_duplicates(
+        ["question", "language"], keep="last"
+    )
+    untrained = controls[(controls.row == "untrained") & (controls.low > 0)].assign(row="main")
+    between = {
+        "size": "the two largest sizes, nearest to the lowest loss",
+        "flatness by size": "flatness of the two largest sizes",
+    }
     items["Other comparisons of sizes"] = [
-        *([f"Verdicts: {counted}{of_size}."] if counted else []),
-        *_sentences(favour[:3], {"size": "most clearly in favour of larger models"}, linked),
-        *_sentences(untrained, {"size": "without training, so a gap need not come from it"}, linked),
+        *_sentences(nearest, between, linked),
+        *_sentences(untrained, {"size": "untrained models, so a gap need not come from training"}, linked),
     ]
     for label, names in {
         "One draw is too few to say": main[one_draw].question.unique(),
@@ -630,17 +648,16 @@ def trace_finding(answers: pd.DataFrame, table: pd.DataFrame, control: str = "")
 def correlation_finding(answers: pd.DataFrame) -> str:
     """Return how accuracy goes with the trace across sizes, on each language."""
     rows = answers[(answers.question == "flatness as a cause") & answers["mean"].notna()]
-    slopes, fits = (
-        rows[rows.row == f"between sizes{more}"].set_index("language")["mean"] for more in ("", ", r²")
-    )
+    slopes = rows[rows.row == "between sizes"]
+    fits = rows[rows.row == "between sizes, r²"].set_index("language")["mean"]
     if slopes.empty:
         return "These runs have too few sizes for a correlation."
-    effects = [
-        f"{slope:+.1f} points on the {LANGUAGES[str(language)]} (mean r² within a draw: {fits[language]:.2f})"
-        for language, slope in slopes.items()
-    ]
-    changes = " and ".join(effects)
-    return f"Across sizes, each e-fold (2.7-fold) drop in the trace goes with {changes}."
+    changes = " and ".join(
+        f"{effect_in_words(row)} on the {LANGUAGES[row.language]} (mean r² within a draw: "
+        f"{fits[row.language]:.2f})"
+        for _, row in slopes.iterrows()
+    )
+    return f"Across sizes, accuracy changes by {changes}."
 
 
 def algorithm_finding(
