@@ -174,7 +174,7 @@ of_size = answers[(answers.question == "flatness by size") & answers.row.str.sta
 if len(of_size):
     say(f"Neighbouring sizes, which reach smaller KLs: {tables.effects_in_words(of_size)}.")
     nearest = of_size.sort_values("unlearnt").iloc[:2]
-    flatter = nearest.direction.eq("supported").sum()
+    flatter = int(nearest.direction.eq("supported").sum())
     say(
         f"Of the two pairs nearest to the lowest loss (common KLs {nearest.unlearnt.min():.0f} and "
         f"{nearest.unlearnt.max():.0f} % of a bag of words'), {flatter or 'neither'} show{'s' * (flatter < 2)} that the larger "

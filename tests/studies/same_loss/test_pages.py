@@ -70,12 +70,6 @@ def test_those_of_the_page_on_data_sets_too(given, message):
         opened("a1_datasets", **given)
 
 
-@pytest.mark.parametrize("page", ["a4_algorithms", "d_practice", "e_mask_rate"])
-def test_a_preset_without_other_algorithms_is_refused_before_anything_is_computed(page):
-    with pytest.raises(ParameterError, match=r"^Preset pretrained trains no algorithm beside AdamW; choose"):
-        opened(page, preset="pretrained", language="grammar")
-
-
 @pytest.mark.parametrize(
     ("size", "preset"),
     [("all", "laptop"), ("d8", "smoke"), ("d24", "laptop"), ("d48", "workstation"), ("235M", "paper")],

@@ -43,10 +43,6 @@ class ExperimentPage(Page[Experiment]):
             treated = e.treated_models if self.name == "a4_algorithms" else ()
             treated = (size,) if treated and e.size != "all" else treated
             chosen = tuple(algorithm for algorithm in e.algorithms if algorithm[0] in ALGORITHMS[self.name])
-            if not chosen and self.name != "a3_models":  # where post-LN is one section of many
-                raise ParameterError(
-                    f"Preset {e.name} trains no algorithm beside AdamW; choose laptop or workstation."
-                )
             e = replace(e, algorithm_model=size, algorithms=chosen, treated_models=treated, plateau_steps=(),
                         peak_lrs=None, controls=False, descent_models=(size, *treated),
                         seeds=e.seeds or e.algorithm_seeds)  # fmt: skip

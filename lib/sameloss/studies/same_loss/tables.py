@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from sameloss.errors import ParameterError
 from sameloss.runs.measurements import MEASURES
 from sameloss.statistics.intervals import paired
 from sameloss.studies.names import display_name
@@ -349,6 +350,8 @@ def _ends_by_algorithm(table: pd.DataFrame) -> pd.DataFrame:
     """The last `checkpoints` of the model that several algorithms train, with a column `algorithm`."""
     rows = checkpoints(table)
     models = rows[rows.stage.str.startswith("descent: ")].model.unique()
+    if not len(models):
+        raise ParameterError("This preset trains no algorithm beside AdamW; choose laptop or workstation.")
     lr = rows.language.map({name: main_lr(part) for name, part in table.groupby("language")})
     ends = rows[(rows.model == models[0]) & (rows.lr == lr) & rows.stage.str.startswith("descent")]
     ends = ends[ends.steps == ends.steps.max()]
