@@ -210,11 +210,11 @@ render(tables.model_table(measured), decimals=1).format("{:.4f}", subset=["KL"])
 # %% [markdown]
 # Means over replicates after the longest training. KL is in nats per masked token; *unlearnt* is the same as a percentage of the KL
 # of a bag of words (a softmax regression on the counts of the other words) or, on the generated text, of all that context tells.
-# Accuracies are those of linear probes, averaged over the tasks,
+# Accuracies are those of linear probes of a model's own features and of equally many for all models, averaged over the tasks,
 # which ask for hidden symbols: the start symbol (task A), one of eight, and the symbol above the first half of the sentence (task B); with
 # `-p language hmm`, the states of a hidden Markov model at two positions. The label is the most probable symbol given the
 # sentence, so a perfect probe scores 100 %. *Room* is 100 %
-# minus the best accuracy of a size in any task and draw.
+# minus the best accuracy with equally many features in any task and draw.
 
 # %% [markdown]
 # ## Are larger models better? (Figures 2 and 9)
@@ -331,10 +331,12 @@ figures.along_plateau(first, "accuracy", figures.ACCURACY, right)
 drawing.label_ends(right)
 
 # %%
-cooled = answers[(answers.question == "steps") & (answers.row == "cooled, mean of sizes")]
-say(f"{tables.answer_in_words(answers, 'steps')} {tables.exact_labels_in_words(answers, 'steps')}")
-if len(cooled):
-    say(f"With both checkpoints cooled to one KL: {tables.effects_in_words(cooled)}.")
+say(tables.answer_in_words(answers, "steps"))
+others = answers[(answers.question == "steps") & answers.row.str.contains("mean of sizes|exact labels")]
+if len(others):
+    say(
+        f"Both checkpoints cooled to one KL, or trained without label noise: {tables.effects_in_words(others)}."
+    )
 
 # %%
 render(tables.control_table(answers, "steps"), decimals=4)

@@ -216,10 +216,15 @@ drawing.label_ends(right)
 
 # %%
 steps = "flatness by steps"
-relative = answers[(answers.question == steps) & answers.row.str.contains("relative")]
-say(f"{tables.answer_in_words(answers, steps)} {tables.exact_labels_in_words(answers, steps)}")
-if len(relative):
-    say(f"Ratios of relative traces: {tables.effects_in_words(relative)}.")
+say(tables.answer_in_words(answers, steps))
+others = answers[
+    (answers.question == steps) & answers.row.str.contains("mean of sizes|exact labels|relative")
+]
+if len(others):
+    say(
+        "Both checkpoints cooled to one KL, trained without label noise, or compared by their relative traces: "
+        f"{tables.effects_in_words(others)}."
+    )
 
 # %%
 render(tables.control_table(answers, "flatness by steps"), decimals=4)

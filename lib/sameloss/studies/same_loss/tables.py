@@ -236,20 +236,6 @@ def effects_in_words(rows: pd.DataFrame) -> str:
     return "; ".join(effects)
 
 
-def exact_labels_in_words(answers: pd.DataFrame, question: str) -> str:
-    """Return what the plateau without label noise says about more steps."""
-    rows = answers[(answers.question == question) & (answers.row == "plateau, exact labels")]
-    sentences = []
-    for _, row in rows.iterrows():
-        effect = (
-            f"On exact labels ({LANGUAGES[row.language]}, {model_name(row.model)}): {effect_in_words(row)}"
-        )
-        if isinstance(row.reason, str):
-            effect += f", but {row.reason.replace('their KLs', 'the KLs at the two checkpoints')}"
-        sentences.append(f"{effect}.")
-    return " ".join(sentences)
-
-
 def answer_table(answers: pd.DataFrame, questions: Iterable[str] = tuple(QUESTIONS)) -> pd.DataFrame:
     """Return the main answers to some questions, one row per question and language."""
     table = findings(answers, questions).rename(columns={"published": "paper"})
@@ -314,9 +300,9 @@ def model_table(table: pd.DataFrame) -> pd.DataFrame:
             "KL": means.kl,
             "unlearnt (%)": 100 * means.kl / baseline_kl(part),
             "trace": means.trace,
-            "accuracy (%), own features": means.as_is,
-            "accuracy (%), equal number of features": means.accuracy,
-            "room (points)": 100 - means.model.map(best),
+            "accuracy (%)": means.as_is,
+            "equal features (%)": means.accuracy,
+            "room": 100 - means.model.map(best),
         }
         parts.append(pd.DataFrame(columns))
     return pd.concat(parts, ignore_index=True)
