@@ -137,6 +137,10 @@ figures.effects_by_language(rows)
 
 # %%
 say(tables.answer_in_words(answers, "adversary"))
+judged = answers[answers.row == "main"].set_index(["language", "question"]).direction.unstack()
+less_accurate, sharper = (judged[name] == "supported" for name in ("adversary", "flatness by adversary"))
+for name in judged.index[less_accurate & ~sharper]:
+    say(f"On the {tables.LANGUAGES[name]} they lose accuracy without being shown to be sharper.")
 
 # %%
 render(tables.control_table(answers, "flatness by adversary"), decimals=4)
@@ -170,7 +174,10 @@ figures.treatments(treated, ax)
 drawing.legend(ax)
 
 # %%
+between = answers[answers.row == "between sizes"]
 say(tables.answer_in_words(answers, "flatness as a cause"))
+if len(between):
+    say(f"For comparison, with models that differ in size as well, {tables.effects_in_words(between)}.")
 
 # %%
 render(tables.control_table(answers, "flatness as a cause"), decimals=4)

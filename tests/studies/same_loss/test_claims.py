@@ -494,28 +494,61 @@ def effect():
     return rows[(rows.row == "main") & (rows.language == "grammar")].set_index("question")["mean"]
 
 
-def lead_of_d96(record, quantity, change):
-    """Interpolate both sizes' complete trainings in log KL to the smallest one that both reach."""
-    leads, rows = [], record[(record.stage == "descent") & (record.lr == 0.005)]
+def lead(record, pair, quantity, change):
+    """Interpolate two models' complete trainings in log KL to the smallest one that both reach."""
+    leads, rows = [], record[(record.lr == 0.005) & record.reading.isin(["expanded", np.nan])]
     for _, part in rows.groupby("replicate"):
-        read = part[(part.quantity == quantity) & part.reading.isin(["expanded", np.nan])]
-        value = change(read.groupby(["steps", "model"]).value.mean().unstack())[::-1]
-        kl = np.log(part[part.quantity == "kl"].pivot(index="steps", columns="model", values="value"))[::-1]
-        target = max(kl.d24.min(), kl.d96.min())
-        small, large = (np.interp(target, kl[m].cummax(), value[m]) for m in ("d24", "d96"))
-        leads.append(large - small)
+        runs = [part[(part.model == model) & (part.stage == stage)] for model, stage in pair]
+        kls = [np.log(run[run.quantity == "kl"].groupby("steps").value.mean())[::-1] for run in runs]
+        values = [change(run[run.quantity == quantity].groupby("steps").value.mean())[::-1] for run in runs]
+        if all(map(len, kls)):
+            target = max(kl.min() for kl in kls)
+            ends = [np.interp(target, kl.cummax(), value) for kl, value in zip(kls, values, strict=True)]
+            leads.append(ends[1] - ends[0])
     return np.mean(leads)
 
 
+SIZES = (("d24", "descent"), ("d96", "descent"))
+ADVERSARY = (("d48", "descent: adversarial, λ = 0.003"), ("d48", "descent"))
+
+
 def test_the_gain_of_size(record, effect):
-    lead = lead_of_d96(record, "accuracy", lambda accuracy: accuracy)
-    assert effect["size"] == pytest.approx(lead, abs=1e-6)
+    assert effect["size"] == pytest.approx(lead(record, SIZES, "accuracy", np.array), abs=1e-6)
 
 
 def test_the_ratio_of_traces(record, effect):
     assert effect["flatness by size"] == pytest.approx(
-        np.exp(-lead_of_d96(record, "trace", np.log)), rel=1e-6
+        np.exp(-lead(record, SIZES, "trace", np.log)), rel=1e-6
     )
+
+
+def test_what_an_adversary_takes(record, effect):
+    assert effect["adversary"] == pytest.approx(lead(record, ADVERSARY, "accuracy", np.array), abs=1e-6)
+    sharper = np.exp(-lead(record, ADVERSARY, "trace", np.log))
+    assert effect["flatness by adversary"] == pytest.approx(sharper, rel=1e-6)
+
+
+def test_what_sam_finds(record, effect):
+    sam = (("d48", "descent"), ("d48", "descent: sam, radius = 0.05"))
+    assert effect["accuracy by regularisers"] == pytest.approx(
+        lead(record, sam, "accuracy", np.array), abs=1e-6
+    )
+    flatter = np.exp(-lead(record, sam, "trace", np.log))
+    assert effect["flatness by regularisers"] == pytest.approx(flatter, rel=1e-6)
+
+
+def test_what_treatments_of_one_model_do(record, effect):
+    rows = record[record.stage.str.startswith("cooled: ") & record.reading.isin(["expanded", np.nan])]
+    mean = rows.groupby(["replicate", "model", "stage", "quantity"]).value.mean().unstack()
+    change = mean.assign(trace=-np.log(mean.trace))[["trace", "accuracy"]]
+    change -= (
+        change.xs("cooled: sgd-noise, s = 0", level="stage")
+        .reindex(change.index.droplevel("stage"))
+        .to_numpy()
+    )
+    by_model = change.groupby(["replicate", "model"])
+    slope = by_model.apply(lambda x: (x.trace * x.accuracy).sum() / (x.trace**2).sum())
+    assert effect["flatness as a cause"] == pytest.approx(slope.groupby("replicate").mean().mean(), abs=1e-6)
 
 
 def test_the_change_along_the_plateau(record, effect):

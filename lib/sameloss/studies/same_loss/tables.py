@@ -9,7 +9,7 @@ import pandas as pd
 
 from sameloss.errors import ParameterError
 from sameloss.runs.measurements import MEASURES
-from sameloss.statistics.intervals import paired
+from sameloss.statistics.prediction import mean_correlation
 from sameloss.studies.names import display_name
 from sameloss.studies.same_loss.claims import (
     EXCLUDED,
@@ -262,7 +262,7 @@ def chance_in_words(answers: pd.DataFrame) -> str:
     return (
         f"Of {n} testable main comparisons {favour} favour the paper and {against} oppose it. Of all {all_n} "
         f"testable comparisons, controls included, {all_favour} favour it and {all_against} oppose it, where "
-        f"chance alone would give about {0.025 * all_n:.0f} each; {others} others are not testable. "
+        f"chance alone would give about {0.025 * all_n:.2g} each; {others} others are not testable. "
         "Comparisons that share models are not independent."
     )
 
@@ -349,7 +349,8 @@ def predictor_table(table: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         One row per language and predictor: minus the rank correlation within a replicate, its mean over
-        replicates with the 95 % interval. Positive: *less* of the predictor goes with *more* accuracy.
+        replicates (in Fisher's z) with the 95 % interval. Positive: *less* of the predictor goes with *more*
+        accuracy.
 
     """
     ends, rows = _ends_by_algorithm(table), []
@@ -360,7 +361,7 @@ def predictor_table(table: pd.DataFrame) -> pd.DataFrame:
         for name in measures:
             replicates = part.groupby("replicate")[[name, "accuracy"]]
             correlations = -replicates.apply(lambda pair: pair.corr("spearman").iloc[0, 1])
-            mean, low, high, *_ = paired(correlations.dropna().to_numpy())
+            mean, low, high = mean_correlation(correlations.to_numpy())
             row = {"language": LANGUAGES[str(language)], "predictor": name.replace("kl", "KL")}
             rows.append({**row, "correlation": mean, "low": low, "high": high})
     return pd.DataFrame(rows).sort_values(["language", "correlation"], ascending=False, ignore_index=True)
