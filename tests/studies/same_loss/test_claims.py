@@ -170,9 +170,7 @@ def test_a_conclusion_says_what_holds_what_does_not_and_what_is_undecided():
         "**Undecided.**\n- Whether larger models are more accurate at equal KL, the paper's main claim: "
     )
     assert whether in unclear
-    assert re.search(
-        f"{re.escape(whether)}on the grammar .*, 7 % unlearnt, less than the paper's [+]3", unclear
-    )
+    assert re.search(f"{re.escape(whether)}on the grammar .*; paper: [+]3[.]4[)], 7 % unlearnt", unclear)
     assert "Untrained models" not in unclear
     better = planted()
     untrained = (better.stage == "untrained") & (better.model == "d96") & (better.quantity == "accuracy")
@@ -183,7 +181,9 @@ def test_a_conclusion_says_what_holds_what_does_not_and_what_is_undecided():
     assert "\n- Whether more steps at equal KL make models more accurate: " in unclear
     ceiling = conclusion(answers(planted(level=98.0)), ["size"])
     assert "(not testable: the smaller model leaves " in ceiling
-    assert "less than the paper" not in ceiling
+    assert ", 7 % unlearnt (not testable) →" in conclusion(
+        answers(planted(level=98.0)), ["size"], linked=True
+    ).replace("\N{NO-BREAK SPACE}", " ")
     mixed = answers(planted())
     mixed.loc[mixed.row == "fine-tuned", "direction"] = "supported"
     mixed.loc[mixed.question == "steps", "reason"] = ONE_DRAW
@@ -191,7 +191,7 @@ def test_a_conclusion_says_what_holds_what_does_not_and_what_is_undecided():
     assert re.match("Larger models are more accurate at equal KL: .*, fine-tuned", favour)
     assert "fine-tuned" not in conclusion(answers(planted(size=3.0)))  # the main comparison says it
     assert "One draw is too few to say: whether more steps at equal KL make models more" in conclusion(mixed)
-    absent = "**Undecided.**\n- No models here can say: whether an adversarially trained model is less"
+    absent = "**Undecided.**\n- No models here can say: whether AdamW's models are more accurate than"
     assert conclusion(answers(planted()), ["adversary"]).startswith(absent)
     assert conclusion(answers(planted()), ["flatness by rate"]) == ""  # it is not judged
     assert ask(planted(size=3.0), "size", "untrained").direction == "not judged"
@@ -209,7 +209,7 @@ def test_a_conclusion_does_not_speak_of_other_models_or_of_what_is_not_published
     )
     words = conclusion(pd.concat([table, other], ignore_index=True))
     assert "SAM finds less accurate" not in words
-    assert "less than the paper's" not in conclusion(table.assign(published=None, size=None, reason=None))
+    assert "paper: " not in conclusion(table.assign(published=None, size=None, reason=None))
 
 
 def test_a_conclusion_on_the_front_page_has_links():

@@ -259,10 +259,6 @@ def _judged(row: Row, level: float) -> Row:
     return judged
 
 
-EXCLUDED = ", although it excludes one as large"
-"""End of the reason why a wide interval decides nothing about a direction."""
-
-
 def verdict(
     effect: Paired, published: float | None, reason: str | None, margin: float | None = None
 ) -> dict[str, str | None]:
@@ -287,7 +283,7 @@ def verdict(
         reason = reason or ONE_DRAW
     if published is not None and low <= 0 <= high and high - low > abs(published):
         reason = reason or "the interval contains zero effect and is wider than the published effect" + (
-            "" if low <= published <= high else EXCLUDED
+            "" if low <= published <= high else ", although it excludes one as large"
         )
     if reason is not None:
         return {"direction": "not testable", "size": None, "reason": reason}

@@ -12,7 +12,6 @@ from sameloss.runs.measurements import MEASURES
 from sameloss.statistics.prediction import mean_correlation
 from sameloss.studies.names import display_name
 from sameloss.studies.same_loss.claims import (
-    EXCLUDED,
     EXPANDED,
     LOG_ODDS,
     ONE_DRAW,
@@ -77,7 +76,7 @@ def row_name(row: Any) -> str:
     """
     if row.row.startswith("one "):  # of several rows, which differ by the model
         return model_name(row.model)
-    words = re.sub(r"^(\d+ labels)$", r"\1 for the probe", row.row.replace("main", "main comparison", 1))
+    words = row.row.replace("main", "main comparison", 1)
     if " by: " in words:  # of treatments
         verb, _, treatment = words.partition(" by: ")
         words = f"{verb}: {display_name(treatment)}"
@@ -109,7 +108,7 @@ def main_descents(table: pd.DataFrame, reading: str = EXPANDED) -> pd.DataFrame:
 UNITS = {
     RATIO: "times",
     LOG_ODDS: "log-odds per doubling",
-    SLOPE: "points per e-fold (2.7-fold) drop in trace",
+    SLOPE: "points per 2.7-fold drop in trace",
     RATE_SLOPE: "log trace per log rate",
 }
 """Units as readers see them; the rest keep their names."""
@@ -376,8 +375,8 @@ STATEMENTS = {
     "flatness by steps": "more steps at equal KL make models flatter",
     "flatness as a cause": "a model that is made flatter becomes more accurate",
     "lookup": "even the least accurate size is more accurate than a lookup table of optimal loss",
-    "adversary": "an adversarially trained model is less accurate at equal KL",
-    "flatness by adversary": "an adversarially trained model is sharper at equal KL",
+    "adversary": "AdamW's models are more accurate than an adversary's at equal KL",
+    "flatness by adversary": "AdamW's models are flatter than an adversary's at equal KL",
     "flatness by regularisers": "SAM finds flatter models at equal KL",
     "accuracy by regularisers": "SAM finds more accurate models at equal KL",
     "mask rate": "masking 15 % of the tokens instead of one changes accuracy by less than two points",
@@ -391,8 +390,8 @@ OPPOSITES = {
     "flatness by steps": "more steps at equal KL make models sharper",
     "flatness as a cause": "a model that is made flatter becomes less accurate",
     "lookup": "the least accurate size is less accurate than a lookup table of optimal loss",
-    "adversary": "an adversarially trained model is more accurate at equal KL",
-    "flatness by adversary": "an adversarially trained model is flatter at equal KL",
+    "adversary": "AdamW's models are less accurate than an adversary's at equal KL",
+    "flatness by adversary": "AdamW's models are sharper than an adversary's at equal KL",
     "flatness by regularisers": "SAM finds sharper models at equal KL",
     "accuracy by regularisers": "SAM finds less accurate models at equal KL",
     "mask rate": "masking 15 % of the tokens instead of one changes accuracy by more than two points",
@@ -409,13 +408,11 @@ def _sentences(rows: pd.DataFrame, statements: dict[str, str], linked: bool) -> 
         condition = f" for {model_name(row.model)} alone" if row.row == "plateau" else condition
         condition += f", {row.unlearnt:.0f} % unlearnt" if np.isfinite(row.unlearnt) else ""
         condition += f", {conditions_in_words(row.note)}" if isinstance(row.note, str) else ""
-        smaller = row["size"] == "smaller" or str(row.reason).endswith(EXCLUDED)
-        condition += f", less than the paper's {published_in_words(row)}" if smaller else ""
-        effect = re.sub(r"; \d+ draws", "", effect_in_words(row))
-        if row.unit == RATIO and np.isfinite(row["mean"]):
-            effect = f"flatness ratio {effect.replace(' times', '')}"
-        told = isinstance(row.reason, str) and not (linked and np.isfinite(row["mean"]))
-        reason = f" (not testable: {row.reason})" if told else ""  # the front page's table has the others
+        paper = "" if pd.isna(row.published) else f"; paper: {published_in_words(row)}"
+        effect = re.sub(r"; \d+ draws", paper, effect_in_words(row))
+        reason = ""
+        if isinstance(row.reason, str):  # the front page's table has it in full
+            reason = " (not testable)" if linked else f" (not testable: {row.reason})"
         return f"{effect}{condition}{reason}"
 
     sentences = []
@@ -465,7 +462,9 @@ def conclusion(
         "Holds": _sentences(held, STATEMENTS, linked),
         "Does not hold": _sentences(main[main.direction == "against"], OPPOSITES, linked),
         "Undecided": _sentences(undecided, whether, linked),
-        "In favour of the paper, in other comparisons": _sentences(favour, STATEMENTS, linked),
+        "In favour of the paper, in other comparisons of what is undecided": _sentences(
+            favour, STATEMENTS, linked
+        ),
         "Against the paper, in other comparisons": _sentences(against, OPPOSITES, linked),
     }
     nearest = controls[controls.row.str.startswith("over ")].drop_duplicates(
@@ -478,7 +477,7 @@ def conclusion(
     }
     items["Other comparisons of sizes"] = [
         *_sentences(nearest, between, linked),
-        *_sentences(untrained, {"size": "untrained models, so a gap need not come from training"}, linked),
+        *_sentences(untrained, {"size": "even untrained, larger models are more accurate"}, linked),
     ]
     for label, names in {
         "One draw is too few to say": main[one_draw].question.unique(),
@@ -688,7 +687,7 @@ def treatment_finding(answers: pd.DataFrame) -> str:
         return "These runs have no model that was made flatter or sharper."
     most = float(np.exp(np.log(ratios).abs().max()))
     return (
-        f"Treatments change the trace up to {most:.1f}-fold; each e-fold (2.7-fold) drop of it changes "
+        f"Treatments change the trace up to {most:.1f}-fold; each 2.7-fold drop of it changes "
         f"accuracy by {main['mean']:+z.1f} points{_doubt(main)}."
     )
 
