@@ -170,12 +170,12 @@ def test_a_conclusion_says_what_holds_what_does_not_and_what_is_undecided():
         "**Undecided.**\n- Whether larger models are more accurate at equal KL, the paper's main claim: "
     )
     assert whether in unclear
-    assert re.search(f"{re.escape(whether)}on the grammar .*; paper: [+]3[.]4[)], 7 % unlearnt", unclear)
-    assert "Untrained models" not in unclear
+    assert re.search(f"{re.escape(whether)}on the grammar .*; paper: [+]3[.]5[)], 7 % unlearnt", unclear)
+    assert "Even untrained" not in unclear
     better = planted()
     untrained = (better.stage == "untrained") & (better.model == "d96") & (better.quantity == "accuracy")
     better.loc[untrained, "value"] += 3
-    assert "\n- Untrained models, so a gap need not come from training: on the grammar +" in conclusion(
+    assert "\n- Even untrained, larger models are more accurate: on the grammar +" in conclusion(
         answers(better)
     )
     assert "\n- Whether more steps at equal KL make models more accurate: " in unclear
