@@ -187,7 +187,7 @@ def test_a_conclusion_says_what_holds_what_does_not_and_what_is_undecided():
     mixed = answers(planted())
     mixed.loc[mixed.row == "fine-tuned", "direction"] = "supported"
     mixed.loc[mixed.question == "steps", "reason"] = ONE_DRAW
-    favour = conclusion(mixed).partition("**In favour of the paper, in other comparisons.**\n- ")[2]
+    favour = conclusion(mixed).partition("in other comparisons of what is undecided.**\n- ")[2]
     assert re.match("Larger models are more accurate at equal KL: .*, fine-tuned", favour)
     assert "fine-tuned" not in conclusion(answers(planted(size=3.0)))  # the main comparison says it
     assert "One draw is too few to say: whether more steps at equal KL make models more" in conclusion(mixed)
