@@ -528,6 +528,13 @@ def test_what_an_adversary_takes(record, effect):
     assert effect["flatness by adversary"] == pytest.approx(sharper, rel=1e-6)
 
 
+def test_the_smallest_size_beside_an_adversarys(record):
+    ends = record[(record.steps == 2500) & (record.lr == 0.005) & (record.reading == "expanded")]
+    mean = ends.groupby(["replicate", "model", "stage"]).value.mean().unstack(["model", "stage"])
+    rows = recorded_answers().query("row == 'AdamW at the smallest size'")
+    assert rows["mean"].iloc[0] == pytest.approx((mean[SIZES[0]] - mean[ADVERSARY[0]]).mean(), abs=1e-6)
+
+
 def test_what_sam_finds(record, effect):
     sam = (("d48", "descent"), ("d48", "descent: sam, radius = 0.05"))
     assert effect["accuracy by regularisers"] == pytest.approx(

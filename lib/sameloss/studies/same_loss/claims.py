@@ -589,6 +589,9 @@ def _adversaries(m: Measurements, question: str, quantity: Quantity) -> Iterator
     if near := [name for name, kl in kls.items() if np.log(kl / adamw).mean() <= limit]:
         published = PUBLISHED.get((question, m.language))
         yield rows[near[-1]] | {"row": "main", "published": published, "primary": True}
+        if quantity == ACCURACY and m.small != model:  # Section 2.3: 235M falls below 9M, on task B
+            end = m.value(Model(model, f"descent: {near[-1]}", steps=m.steps), quantity)
+            yield _row("AdamW at the smallest size", m.end(m.small, quantity) - end, POINTS, model=near[-1])
     else:
         reason = "no adversary's models come near AdamW's loss"
         yield _row("main", pd.Series(dtype=float), quantity.unit, reason, primary=True)
