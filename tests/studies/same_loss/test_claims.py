@@ -253,6 +253,10 @@ def test_without_runs_titles_say_so():
     assert correlation_finding(none) == "These runs have too few sizes for a correlation."
     assert answer_in_words(none, "size") == "No two models were trained for this question yet."
     assert chance_in_words(none).startswith("No comparison is testable")
+    one_size = answers(
+        table[table.model.isin(["d24", "none"])]
+    )  # whose plateau is the mean over sizes as well
+    assert chance_in_words(one_size).startswith("Of 2 testable main comparisons ")
 
 
 def test_at_a_ceiling_nothing_is_judged():

@@ -244,7 +244,8 @@ def answer_table(answers: pd.DataFrame, questions: Iterable[str] = tuple(QUESTIO
 def chance_in_words(answers: pd.DataFrame) -> str:
     """Return how many judged intervals exclude no effect, and how many would by chance."""
     judged = answers[answers.direction.isin(["supported", "against", "unclear"])]
-    judged = judged.drop_duplicates(["question", "language", "unit", "mean"])  # the best rate may be the main
+    first = judged.assign(other=judged.row != "main").sort_values("other", kind="stable")
+    judged = first.drop_duplicates(["question", "language", "unit", "mean"])  # the best rate may be the main
     if judged.empty:
         return "No comparison is testable."
 
