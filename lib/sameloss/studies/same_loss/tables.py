@@ -449,7 +449,8 @@ def conclusion(
     of_main = answers.unlearnt.where(answers.row == "main").groupby([answers.question, answers.language])
     differs = (answers.row == "main") | (answers.unlearnt != of_main.transform("first"))
     answers = answers.assign(unlearnt=answers.unlearnt.where(differs))
-    main, controls = answers[answers.row == "main"], answers[answers.row != "main"]
+    same = answers.duplicated(["question", "language", "unit", "mean"])  # the best rate may be the main one
+    main, controls = answers[answers.row == "main"], answers[(answers.row != "main") & ~same]
     one_draw = main.reason == ONE_DRAW
     undecided = main[~main.direction.isin(["supported", "against"]) & ~one_draw]
     whether = {question: f"whether {statement}" for question, statement in STATEMENTS.items()}
