@@ -187,7 +187,7 @@ render(tables.control_table(answers, "flatness by size"), decimals=4)
 # %% [markdown]
 # *Relative to squared weights* is $\sum_l\lVert W_l\rVert_F^2\,\mathrm{Tr} H_{ll}$, a sum over parameter tensors that does not change when a tensor is
 # rescaled. *Best learning rate of each* trains each size at its own better rate; where that
-# is the main rate for both, it is the main comparison without Holm's correction. *Unlearnt* is the common KL as a percentage of that
+# is the main rate for both, there is no such row. *Unlearnt* is the common KL as a percentage of that
 # of a bag of words (on the generated text, of what context tells). *Steps* are those that the smaller and the larger
 # model take to the common KL, or those of cooling. *Enlarged to one width* embeds all sizes in the widest model, as the paper's Appendix B.1 does ([B.1 Enlargement](b2_enlargement.ipynb) shows how
 # this map alone affects the comparison).

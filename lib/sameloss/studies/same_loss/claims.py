@@ -356,7 +356,8 @@ def _under_other_conditions(m: Measurements, quantity: Quantity, reason: str | N
     rates = [("other learning rate", lr, lr) for lr in m.lrs if lr != m.lr]
     if rates:
         rates.append(("learning rate ∝ 1/d", m.lrs[0], m.lrs[-1]))
-        rates.append(("best learning rate of each", _best_lr(m, m.small), _best_lr(m, m.large)))
+        best = _best_lr(m, m.small), _best_lr(m, m.large)
+        rates += [("best learning rate of each", *best)] if best != (m.lr, m.lr) else []
     for name, low, high in rates:
         pair = Model(m.small, lr=low), Model(m.large, lr=high)
         yield _compared(m, name, pair, quantity, reason=reason, condition=True)

@@ -244,8 +244,6 @@ def answer_table(answers: pd.DataFrame, questions: Iterable[str] = tuple(QUESTIO
 def chance_in_words(answers: pd.DataFrame) -> str:
     """Return how many judged intervals exclude no effect, and how many would by chance."""
     judged = answers[answers.direction.isin(["supported", "against", "unclear"])]
-    first = judged.assign(other=judged.row != "main").sort_values("other", kind="stable")
-    judged = first.drop_duplicates(["question", "language", "unit", "mean"])  # the best rate may be the main
     if judged.empty:
         return "No comparison is testable."
 
@@ -449,8 +447,7 @@ def conclusion(
     of_main = answers.unlearnt.where(answers.row == "main").groupby([answers.question, answers.language])
     differs = (answers.row == "main") | (answers.unlearnt != of_main.transform("first"))
     answers = answers.assign(unlearnt=answers.unlearnt.where(differs))
-    same = answers.duplicated(["question", "language", "unit", "mean"])  # the best rate may be the main one
-    main, controls = answers[answers.row == "main"], answers[(answers.row != "main") & ~same]
+    main, controls = answers[answers.row == "main"], answers[answers.row != "main"]
     one_draw = main.reason == ONE_DRAW
     undecided = main[~main.direction.isin(["supported", "against"]) & ~one_draw]
     whether = {question: f"whether {statement}" for question, statement in STATEMENTS.items()}
