@@ -433,11 +433,11 @@ def _flatness_by_size(m: Measurements) -> Iterator[Row]:
     pair, published = m.ends(m.family), m.scaled(PUBLISHED.get(("flatness by size", m.language)))
     yield _compared(m, "main", pair, FLATNESS, published=published, primary=True)
     yield from _under_other_conditions(m, FLATNESS)
-    forms = {"relative trace": "relative to squared weights", "enlarged trace": "enlarged to one width"}
+    forms = {RELATIVE: "relative to squared weights", Quantity("enlarged trace"): "enlarged to one width"}
     measured = set(m.table[m.table.model == m.small].quantity)
     for form, name in forms.items():
-        if form in measured:
-            yield _compared(m, name, pair, Quantity(form))
+        if form.quantity in measured:
+            yield _compared(m, name, pair, form)
     yield from _between_neighbours(m, FLATNESS)
     if len(m.others) > 1:
         yield _compared(m, "LSTMs", m.ends(m.others), FLATNESS)

@@ -213,11 +213,11 @@ EFFECTS = {
 
 def answer_in_words(answers: pd.DataFrame, question: str) -> str:
     """Return the main answer to a question on each language, as Markdown."""
-    scaled = " for as many doublings of the parameters" if question in ("size", "flatness by size") else ""
-    scaled = " between sizes" if question == "flatness as a cause" else scaled
+    doublings = " for as many doublings of the parameters"
+    of = {"size": doublings, "flatness by size": doublings, "flatness as a cause": " between sizes"}
     sentences = [
         f"On the {row.language} {EFFECTS.get(question, 'the effect')} is {row.effect.replace(' times ', ' ')}"
-        + (f"; the paper's is {row.published}{scaled}" if row.published != "–" else "")
+        + (f"; the paper's is {row.published}{of.get(question, '')}" if row.published != "–" else "")
         + f". Verdict: *{row.direction}*"
         + (f" ({row.size})." if row.size else ".")
         for row in findings(answers, [question]).itertuples()
