@@ -395,9 +395,8 @@ print("descents end below the KL of untrained models:", bool(kl["descent"] < kl[
 # - Models are first trained on exact conditionals, so that small models come closer to saturation; label noise is added afterwards.
 # - No dropout and no weight decay: both regularise explicitly, and the claim is about implicit regularisation.
 # - Labels are the most probable symbols given the whole sentence. The released code labels by $\arg\max_s \Pr(x_1..x_L\mid s)$,
-#   without a prior and without the rest of the sentence. On the paper's grammar, calibrated as in [A.1 Datasets](a1_datasets.ipynb),
-#   this is the true symbol in 9 and 20 % of the sentences for its tasks B and C, against 88 and 86 % for the posterior.
-#   `-p labels likelihood` uses these labels.
+#   without a prior and without the rest of the sentence; on the paper's grammar this is rarely the true symbol in its tasks B
+#   and C ([A.1 Datasets](a1_datasets.ipynb) has the shares). `-p labels likelihood` uses these labels.
 # - Probes are trained to convergence; the paper stops AdamW after 100 epochs.
 # - SST-2 (Figure 9) needs the real OPT and is not tested here.
 #

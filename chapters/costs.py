@@ -124,7 +124,9 @@ say(
 # %%
 from sameloss.studies.recorded import record_in_words, records
 
-print(*map(record_in_words, records()), sep="\n")
+for name in ["", *(other.name for other in page.pages)]:
+    for preset in records(name):
+        print(f"{name or 'Part I'}. {record_in_words(preset, name)}")
 
 # %% [markdown]
 # ## Reliability

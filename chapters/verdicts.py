@@ -64,9 +64,9 @@ render(tables.answer_table(answers))
 say(tables.conclusion(answers))
 
 # %% tags=["remove-input"]
-from sameloss.studies.recorded import record_in_words
+from sameloss.studies.same_loss.pages import records_in_words
 
-say(f"{record_in_words('workstation')} {tables.chance_in_words(answers)}")
+say(records_in_words())
 
 # %% [markdown]
 # ## Part II

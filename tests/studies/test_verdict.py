@@ -218,8 +218,8 @@ def test_intervals_above_zero_are_compared_with_the_number_expected_by_chance():
     effects = [(1, 2), (0, 1), (-1, 1), (-2, -1), *96 * [(-1, 1)], (math.nan, math.nan)]
     table = verdicts((DIRECTION_ONLY, spanning(*ends)) for ends in effects)
     assert chance_in_words(table).startswith(
-        "Of the 100 intervals (95 %) of this page's runs, 1 lie wholly above zero. If no effect were "
-        "positive, at most 2.5 would."
+        "Intervals (95 %) of this page's runs that lie wholly above zero: 1 of 100; at most 2.5 on "
+        "average if no effect were positive."
     )
 
 

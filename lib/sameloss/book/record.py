@@ -247,8 +247,11 @@ def _write(page: Page[Any]) -> None:
     if not runs or not all(map(page.store.has, runs)):
         print(f"{page.name}: nothing is finished, and nothing written.")
         return
-    tables = page.tables() | {"parts": by_part(page)}
+    parts = by_part(page)
+    tables = page.tables() | {"parts": parts}
     origin = origin_of(page.store, runs) | {"seeds": page.seeds}
+    if (done := (parts.finished == parts.runs).sum()) < len(parts):
+        origin["note"] = f" So far {done} of {len(parts)} parts are finished (`parts.csv` lists them)."
     folder = RESULTS / page.config.name / ("" if page.name == PART_I else page.name)
     print(f"Recorded in {write_record(tables, origin, folder)}.")
 

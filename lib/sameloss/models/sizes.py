@@ -1,8 +1,7 @@
 """Model sizes by name.
 
-The paper's names (Table 3) count BERT's embedding of 30,522 rows, of which about 200 are ever used; every
-table of the book shows the true count beside the name. The sizes of presets below `gpu` are ours and are
-named by their width.
+The paper's names (Table 3) count BERT's embedding of 30,522 rows, of which about 200 are ever used; Appendix
+A.3 of the book has the true counts. The sizes of presets below `gpu` are ours and are named by their width.
 """
 
 from sameloss.models.bilstm import BiLSTMShape

@@ -18,8 +18,8 @@ def weights_at(kl: Float[np.ndarray, " step"], target: float) -> Float[np.ndarra
         w_i = \log(target / KL_{i+1}) / \log(KL_i / KL_{i+1}),    w_{i+1} = 1 - w_i.
 
     Training is not monotone, so the target may be crossed more than once: the last crossing counts.
-    The weights apply to any quantity of the checkpoints, bootstrap replicates included. They treat KL as
-    exact: its standard error is ignored.
+    The weights apply to any quantity of the checkpoints. They treat KL as exact: its standard error is
+    ignored.
 
     Args:
         kl: nats per masked token, in training order.

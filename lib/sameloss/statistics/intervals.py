@@ -36,9 +36,6 @@ class Estimate(NamedTuple):
 
 # Intervals over seeds.
 
-REPLICATES = 2000
-"""Bootstrap replicates per interval."""
-
 LEVEL = 0.95
 """Coverage of intervals."""
 
@@ -64,58 +61,13 @@ UNDEFINED = Interval(nan, nan, nan)
 """The result of a comparison without data."""
 
 
-def seed_weights(seeds: int, count: int, rng: np.random.Generator) -> Float[np.ndarray, "{count} {seeds}"]:
-    r"""Draw random weights that turn values of a few seeds into deviations of their mean.
-
-    For values $x_1, \dots, x_n$ of n seeds,
-
-    $$\sum_i w_i x_i \sim \frac{s}{\sqrt n}\, t_{n-1}, \quad
-      w_i = \frac{z_i - \bar z}{\sqrt{n\, c}}, \quad z_i \sim N(0, 1),\ c \sim \chi^2_{n-1},$$
-
-    Student's t scaled by the standard error of the mean. Resampling three seeds could not give this
-    distribution: its extremes are the smallest and the largest value.
-
-    Args:
-        seeds: number of values, n.
-        count: number of deviations.
-        rng: of the weights.
-
-    Returns:
-        One row of weights per deviation; NaN for a single seed, which has no standard error.
-
-    >>> seed_weights(3, 1, np.random.default_rng(0)).round(2)
-    array([[-0.73, -2.94,  3.68]])
-
-    """
-    if seeds < 2:
-        return np.full((count, seeds), nan)
-    normal = rng.normal(size=(count, seeds))
-    scale = np.sqrt(seeds * rng.chisquare(seeds - 1, (count, 1)))
-    return (normal - normal.mean(1, keepdims=True)) / scale
-
-
-def percentile_interval(value: float, replicates: Float[np.ndarray, " replicate"]) -> Interval:
-    """Return a value with the central 95 % of its replicates.
-
-    >>> [round(end, 6) for end in percentile_interval(50.0, np.arange(81.0))]
-    [50.0, 2.0, 78.0]
-
-    """
-    low, high = np.quantile(replicates, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Interval(float(value), float(low), float(high))
-
-
 def seed_interval(values: ArrayLike) -> Interval:
-    """Compute the mean of one value per seed with its interval over seeds; undefined without values.
+    """Compute the mean of one value per seed with Student's interval; undefined without values.
 
-    >>> [round(end, 1) for end in seed_interval([1.0, 2.0, 3.0])]  # Student's: 2 ± 2.5
-    [2.0, -0.2, 4.6]
+    >>> [round(end, 1) for end in seed_interval([1.0, 2.0, 3.0])]
+    [2.0, -0.5, 4.5]
     """
-    values = np.asarray(values, float)
-    if not len(values):
-        return UNDEFINED
-    weights = seed_weights(len(values), REPLICATES, np.random.default_rng(0))
-    return percentile_interval(values.mean(), values.mean() + weights @ values)
+    return Interval(*paired(np.asarray(values, float))[:3])
 
 
 # Paired differences over replicates: Student's interval, and Holm's correction for several of them.
@@ -131,7 +83,7 @@ class Paired(NamedTuple):
     replicates: int
 
 
-def paired(differences: Float[np.ndarray, " replicate"], level: float = 0.95) -> Paired:
+def paired(differences: Float[np.ndarray, " replicate"], level: float = LEVEL) -> Paired:
     """Compute Student's interval of the mean of differences; NaN for fewer than two.
 
     >>> [round(x, 3) for x in paired(np.array([1.0, 2.0, 3.0]))]
@@ -147,7 +99,7 @@ def paired(differences: Float[np.ndarray, " replicate"], level: float = 0.95) ->
     return Paired(mean, mean - half, mean + half, p, count)
 
 
-def holm_levels(ps: Sequence[float], level: float = 0.95) -> list[float]:
+def holm_levels(ps: Sequence[float], level: float = LEVEL) -> list[float]:
     """Return the level of each interval after Holm's correction for their number.
 
     An interval at its level excludes zero exactly if Holm's step-down test rejects. Only those after the

@@ -124,23 +124,22 @@ def chance_in_words(verdicts: pd.DataFrame) -> str:
     """How many intervals lie above zero, and how many would by chance.
 
     If the true effect is not positive, its interval lies above zero in at most 2.5 % of repetitions, and
-    expectations add up for dependent claims too. There is no correction for multiple comparisons: it would
-    need tails far beyond 2.5 %, which a bootstrap over few seeds cannot give.
+    expectations add up for dependent claims too. There is no correction for multiple comparisons.
 
     Args:
         verdicts: from `verdict_table`.
 
     >>> claim = Claim("x", "Tab. 0", "it helps", "a_page", lambda low: Interval(1, low, 2))
-    >>> print(chance_in_words(verdict_table([Topic("does it?", (claim, claim))], 0.5)).partition(". ")[0])
-    Of the 2 intervals (95 %) of this page's runs, 2 lie wholly above zero
+    >>> print(chance_in_words(verdict_table([Topic("does it?", (claim, claim))], 0.5)).partition(";")[0])
+    Intervals (95 %) of this page's runs that lie wholly above zero: 2 of 2
 
     """
     share = (1 - LEVEL) / 2
     known = verdicts.dropna(subset=["low", "high"])
     return (
-        f"Of the {len(known)} intervals ({100 * LEVEL:g} %) of this page's runs, {(known.low > 0).sum()} lie "
-        f"wholly above zero. If no effect were positive, at most {share * len(known):.2g} would. Claims "
-        "about the same runs are not independent: chance moves several at once."
+        f"Intervals ({100 * LEVEL:g} %) of this page's runs that lie wholly above zero: "
+        f"{(known.low > 0).sum()} of {len(known)}; at most {share * len(known):.2g} on average if no effect "
+        "were positive. Claims about the same runs are not independent: chance moves several at once."
     )
 
 

@@ -369,10 +369,10 @@ def test_a_linear_models_kernel_is_that_of_its_inputs():
 
 def test_sums_are_in_double_precision(monkeypatch):
     monkeypatch.setattr(theory, "PARAMETERS_AT_ONCE", 16)
-    rows = torch.randn(6, 1000, generator=rng())
+    rows = torch.randn(6, 100_000, generator=rng())  # in single precision the diagonal's last digit is 0.008
     actual, exact = products(rows, rows[:4]), rows.double() @ rows[:4].double().T
     assert actual.dtype == torch.float64
-    assert float((actual - exact).abs().max()) < 1e-5
+    assert float((actual - exact).abs().max()) < 1e-3
 
 
 # The linearised network: Taylor's first order, and in training the solution of its kernel.

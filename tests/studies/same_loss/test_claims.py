@@ -153,7 +153,7 @@ def test_a_conclusion_says_what_holds_what_does_not_and_what_is_undecided():
     assert others.endswith(", d = 64 to d = 96, 2 % unlearnt.")  # 40 / (2500 * 64) of 0.01 nats
     assert holds.startswith("**Holds.**\n- Larger models are more accurate at equal KL: on the grammar +6.")
     assert holds.endswith("), 7 % unlearnt.")  # 40 / (2500 * 24) of 0.01 nats
-    assert sure.startswith("**How sure.** This rests on at most 8 draws of the grammar. Of 1 testable main ")
+    assert sure.startswith("**How sure.** This rests on at most 8 draws of the grammar. Testable main ")
     against = conclusion(answers(planted(size=-1.0)), ["size"])
     assert against.startswith(
         "**Does not hold.**\n- Larger models are less accurate at equal KL: on the grammar -"
@@ -256,7 +256,7 @@ def test_without_runs_titles_say_so():
     one_size = answers(
         table[table.model.isin(["d24", "none"])]
     )  # whose plateau is the mean over sizes as well
-    assert chance_in_words(one_size).startswith("Of 2 testable main comparisons ")
+    assert chance_in_words(one_size).startswith("Testable main comparisons: 2, with ")
 
 
 def test_at_a_ceiling_nothing_is_judged():

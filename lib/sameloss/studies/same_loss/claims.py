@@ -282,9 +282,7 @@ def verdict(
     if np.isnan(low):
         reason = reason or ONE_DRAW
     if published is not None and low <= 0 <= high and high - low > abs(published):
-        reason = reason or "the interval contains zero effect and is wider than the published effect" + (
-            "" if low <= published <= high else ", although it excludes one as large"
-        )
+        reason = reason or "the interval contains zero effect and is wider than the published effect"
     if reason is not None:
         return {"direction": "not testable", "size": None, "reason": reason}
     supported, against = low > 0, high < 0

@@ -107,11 +107,7 @@ class ExperimentPage(Page[Experiment]):
     @property
     def provenance(self) -> str:
         """Provenance of `shown`, in words; `close` prints that of the page's own runs."""
-        return (
-            "\n\n".join(map(record_in_words, _recorded()))
-            if self.shows_record
-            else f"Runs of this page: {self.about}."
-        )
+        return records_in_words() if self.shows_record else f"Runs of this page: {self.about}."
 
     @property
     def about(self) -> str:
@@ -184,6 +180,11 @@ PRIMARY = {"workstation": 22, "pretrained": 4}
 
 def _recorded() -> list[str]:
     return [preset for preset in PRIMARY if preset in records()]
+
+
+def records_in_words() -> str:
+    """Provenance of the records of Part I, a paragraph each."""
+    return "\n\n".join(map(record_in_words, _recorded()))
 
 
 # Parameters of pages.

@@ -259,9 +259,9 @@ def chance_in_words(answers: pd.DataFrame) -> str:
     all_n, all_favour, all_against = counted(judged)
     others = (answers.direction == "not testable").sum()
     return (
-        f"Of {n} testable main comparisons {favour} favour the paper and {against} oppose it. Of all {all_n} "
-        f"testable comparisons, controls included, {all_favour} favour it and {all_against} oppose it, where "
-        f"chance alone would give about {0.025 * all_n:.2g} each; {others} others are not testable. "
+        f"Testable main comparisons: {n}, with {favour} in favour of the paper and {against} against it. All "
+        f"testable ones, controls included: {all_n}, with {all_favour} in favour and {all_against} against, "
+        f"where chance alone would give about {0.025 * all_n:.2g} each; {others} others are not testable. "
         "Comparisons that share models are not independent."
     )
 
