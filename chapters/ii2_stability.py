@@ -159,7 +159,7 @@ render(show.level_table(found), decimals=3)
 
 # %% [markdown]
 # The exponent $b$ of $a\,m^b$, by least squares on logarithms, separately for each seed, from the largest value over its pairs
-# (the section after next explains the variants of β):
+# (the next section explains the variants of β):
 
 # %%
 render(show.exponent_table(found))
@@ -187,8 +187,8 @@ render(show.exponent_table(found))
 # Two technical reasons could make β decrease more slowly than the gap. The bound on the gap requires a bounded loss, and
 # cross-entropy is unbounded: the thesis' β are 16 to 37 nats. Also, $z$ is among the images of the maximum, and $S'$ contains it
 # while $S$ does not. If either is the reason, the difference of exponents vanishes for bounded losses or without $z$. The
-# bounded losses are the cross-entropy clipped at that of guessing, $\log 10$, and divided by it; the Brier score, half the squared
-# distance of the probabilities from the label; and the total variation between the predictions of twins.
+# bounded losses are the cross-entropy clipped at that of guessing among ten classes, $\log 10$ (also for logistic regression,
+# which tells digits below 5 from the others), and divided by it; the Brier score, half the squared distance of the probabilities from the label; and the total variation between the predictions of twins.
 
 # %% mystnb={"figure": {"caption": "Exponent of β minus that of the gap, for the cross-entropy, without z, and for bounded losses (total variation: against the gap of the Brier score), with 95 % intervals over seeds.", "name": "fig-stability-losses"}, "image": {"alt": "Five intervals for each kind of training, most of them right of zero for networks."}}
 finding(show.differences_finding(found, show.LOSSES))

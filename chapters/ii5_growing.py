@@ -187,8 +187,8 @@ movable_growth(runs)
 #
 # LAG@$k$ trains all candidates for $k$ steps and continues with the best. The table has the final KL of each choice above that of the best operator
 # for the same shallow model, with 95 % intervals over shallow models, and the relative regret, which is 0 for the best operator and 1
-# for the worst (above 1 if worse than all). *LAG@0* chooses by the KL right after growing; *oracle* is the best operator; *from scratch* is a
-# deep model trained from initialisation:
+# for the worst (above 1 if worse than all). *LAG@0* chooses by the KL right after growing; *from scratch* is a deep model trained from
+# initialisation:
 
 # %%
 choices = {name: show.choice_table(run) for name, run in runs.items()}

@@ -297,9 +297,8 @@ def stages() -> dict[str, Run]:
 def lists() -> dict[str, Run]:
     """The runs of decision lists."""
     task, smoke = TaskShape(9, 3, 3), LISTS["smoke"]
-    sweeps = replace(smoke.sweeps, words=(16,), rules=(2,), rarities=(1.0,), critical_words=(16,))
     return {
-        "lists, flows": list_flows(task, (30.0,), sweeps),
+        "lists, flows": list_flows(task, (30.0,), (16,), smoke.horizon),
         "lists, curves": list_curves(task, (30.0,), 1e6),
         "lists, descents": list_descents((task,)),
         "lists, proofs": list_proofs(2, 0),

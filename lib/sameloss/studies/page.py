@@ -85,10 +85,15 @@ class Page(Generic[C]):
     def _judged(self, results: Any) -> pd.DataFrame:
         return verdict_table(self.topics, results, getattr(self.config, "tolerance", None))
 
-    @property
+    @staticmethod
+    def check(results: Any, /) -> pd.DataFrame:
+        """Compute `checks` from results."""
+        return pd.DataFrame()
+
+    @cached_property
     def checks(self) -> pd.DataFrame:
         """All numbers computed for its statements: see `statement.check_table`."""
-        return pd.DataFrame()
+        return self.check(self.results)
 
     def statements(self) -> pd.DataFrame:
         """Judgements of its lemmas and theorems: see `statement.statement_table`."""

@@ -34,7 +34,6 @@ def lists(**given):
 def test_every_preset_is_there():
     assert list(PRESETS) == list(NAMES)
     assert PRESETS["laptop"].task == TaskShape(200, 25, 4)
-    assert max(PRESETS["gpu"].sweeps.words) == 3200
 
 
 def test_seeds_are_not_those_of_the_pilot():
@@ -96,10 +95,7 @@ def test_bad_parameters_end_in_one_sentence(given, sentence):
 
 def test_every_family_is_followed(page, tables):
     families = set(tables.flows.family)
-    sweeps = page.config.sweeps
-    assert {"luce", "readout", "rules", "rarity", "critical -0.5", "critical +0", "critical +0.5"} <= families
-    assert set(tables.flows[tables.flows.family == "rules"].rules) == set(sweeps.rules)
-    assert set(tables.flows[tables.flows.family == "rarity"].rarity) == set(sweeps.rarities)
+    assert families == {"readout", "critical -0.5", "critical +0", "critical +0.5"}
     readouts = tables.flows[tables.flows.family == "readout"].readout
     followed = sorted({*page.config.readouts, page.config.task.theorem_column.readout})
     assert sorted(readouts.unique()) == pytest.approx(followed)

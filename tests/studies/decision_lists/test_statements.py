@@ -195,5 +195,5 @@ def test_findings_have_the_numbers_of_their_figures(tables):
         show.critical_finding(tables)
     )
     far = tables.flows[(tables.flows.family != "critical -0.5") | (tables.flows.accuracy < 1)]
-    later = tables.settings.sweeps.horizon / tables.sweep("critical +0.5").natural.item()
+    later = tables.settings.horizon / tables.sweep("critical +0.5").natural.item()
     assert f"does not end within {later:,.0f} times" in show.critical_finding(replace(tables, flows=far))

@@ -49,19 +49,6 @@ class TaskShape:
 
 
 @dataclass(frozen=True)
-class Sweeps:
-    """Quantities against which the time to perfection is measured, one flow per value."""
-
-    words: tuple[int, ...]  # L, at fixed densities and fixed lengths
-    densities: tuple[float, ...]  # n / L
-    lengths: tuple[int, ...]  # n
-    rules: tuple[int, ...]  # m
-    rarities: tuple[float, ...]  # κ
-    critical_words: tuple[int, ...]  # L of flows around c*, with n = L/8
-    horizon: float = 1e12  # unscaled time of flows around c*
-
-
-@dataclass(frozen=True)
 class Steps:
     """SGD as in the thesis: one learning rate for both matrices, no schedule."""
 
@@ -69,16 +56,6 @@ class Steps:
     batch: int
     steps: int
     looks: int  # evaluations at equal distances, after one before training
-
-
-SWEEPS = Sweeps(
-    words=(40, 80, 160, 320, 640, 1280, 2560),
-    densities=(1 / 8, 1 / 4),
-    lengths=(8, 25),
-    rules=(2, 3, 4, 5, 6, 8),
-    rarities=(1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01),
-    critical_words=(40, 100, 200, 400, 1000),
-)
 
 
 @dataclass(frozen=True)
@@ -96,7 +73,8 @@ class ListConfig(Config):
     seeds: int = param("of SGD; None: the preset's", 10, least=2, most=MOST_SEEDS)
     readouts: tuple[float, ...] = (1e5, 1e3, 100.0, 30.0, 10.0, 7.0, 5.0)  # beside the theorem's
     compared: tuple[float, ...] = (30.0, 10.0, 7.0, 5.0)  # in figures, beside the theorem's
-    sweeps: Sweeps = SWEEPS
+    critical_words: tuple[int, ...] = (40, 100, 200, 400, 1000)  # L of flows around c*, with n = L/8
+    horizon: float = 1e12  # unscaled time of flows around c*
     cases: int = 400  # random ones of each kind, for the steps of the proofs
     small: TaskShape = TaskShape(12, 3, 3)  # small enough to enumerate all sets
     rates: tuple[float, ...] = (1.5, 7.0, 20.0)  # of SGD on W alone, times the bound on the curvature
@@ -162,7 +140,6 @@ class ListConfig(Config):
 # Longer, wider; the exact side needs no GPU.
 _GPU = ListConfig(
     "gpu",
-    sweeps=replace(SWEEPS, words=(*SWEEPS.words, 3200)),
     both_batch=256,
     steps=10_000,
     both_looks=100,
@@ -176,7 +153,8 @@ PRESETS = {
         list_length=3,
         readouts=(1e5, 30.0, 10.0),
         compared=(30.0, 10.0),
-        sweeps=Sweeps((320, 640), (0.125,), (8,), (2, 3), (1.0, 0.02, 0.01), (40,), 1e6),
+        critical_words=(40,),
+        horizon=1e6,
         cases=8,
         small=TaskShape(9, 3, 3),
         rates=(0.3,),
@@ -209,35 +187,28 @@ def _horizon(column: Column, unscaled: float) -> float:
 
 
 def _families(
-    task: TaskShape, readouts: tuple[float, ...], sweeps: Sweeps
+    task: TaskShape, readouts: tuple[float, ...], critical_words: tuple[int, ...], unscaled: float
 ) -> Iterator[tuple[str, Column, float]]:
     """Yield a flow's family, column and horizon in scaled time."""
-    theorem = task.theorem_column
-    yield "luce", task.column(1.0), HORIZON
-    for column in (theorem, *map(task.column, readouts)):
-        yield "readout", column, _horizon(column, sweeps.horizon)
-    for words, density in product(sweeps.words, sweeps.densities):
-        shape = TaskShape(words, round(words * density), task.rules)
-        yield f"words at n = {density:g} L", shape.theorem_column, 1e9
-    for words, length in product(sweeps.words, sweeps.lengths):
-        if length < words / 2:
-            yield f"words at n = {length}", TaskShape(words, length, task.rules).theorem_column, 1e9
-    for rules in sweeps.rules:
-        yield "rules", replace(task, rules=rules).theorem_column, HORIZON
-    for rarity in sweeps.rarities:
-        yield "rarity", replace(theorem, rarity=rarity), 100 * HORIZON
-    for words, shift in product(sweeps.critical_words, (-0.5, 0.0, 0.5)):
+    for column in (task.theorem_column, *map(task.column, readouts)):
+        yield "readout", column, _horizon(column, unscaled)
+    for words, shift in product(critical_words, (-0.5, 0.0, 0.5)):
         column = Column(words, words // 8, PRINTED.rules, 1.0)
         column = replace(column, readout=column.critical_readout + shift)
-        yield f"critical {shift:+g}", column, sweeps.horizon * column.time_scale
+        yield f"critical {shift:+g}", column, unscaled * column.time_scale
 
 
-@stage("ListFlows", seconds=lambda run: 0.12 * len(list(_families(run.task, run.readouts, run.sweeps))))
-def list_flows(task: TaskShape, readouts: tuple[float, ...], sweeps: Sweeps) -> pd.DataFrame:
-    """Orders of the scores on the way to perfection, and their times, by c, L, n, m and rarity."""
+@stage("ListFlows", seconds=lambda run: 0.12 * (len(run.readouts) + 1 + 3 * len(run.critical_words)))
+def list_flows(
+    task: TaskShape, readouts: tuple[float, ...], critical_words: tuple[int, ...], unscaled: float
+) -> pd.DataFrame:
+    """Orders of the scores on the way to perfection, and their times, by c and around c*.
+
+    `unscaled` is the time of flows that are slow.
+    """
     rows = []
-    for family, column, horizon in _families(task, readouts, sweeps):
-        exact = flow(column, horizon, luce=family == "luce")
+    for family, column, horizon in _families(task, readouts, critical_words, unscaled):
+        exact = flow(column, horizon)
         about = {"family": family, **asdict(column)}
         rows += [{**about, **e._asdict(), "natural": exact.natural(e.time)} for e in exact.events]
     return pd.DataFrame(rows)
@@ -301,7 +272,7 @@ def _descent(curvature: str, column: Column, bound: float, steps: int) -> dict[s
     slopes = [column.gradient(exact.scores(time)) ** 2 for time in _log_times(exact.perfect)]
     least = min(float(column.multiplicities @ slope) for slope in slopes)
     return {
-        **{name: value for name, value in asdict(column).items() if name != "rarity"},
+        **asdict(column),
         "curvature": curvature,
         "bound": bound,
         "steps": perfect or np.nan,

@@ -22,14 +22,14 @@ OTHER_TASKS = (TaskShape(12, 3, 3), TaskShape(20, 4, 3), TaskShape(40, 5, 4), Ta
 class ListPage(Page[ListConfig]):
     """The page on decision lists learnt by attention."""
 
-    exact = STATEMENTS
+    exact, check = STATEMENTS, staticmethod(checks)
 
     def labelled(self) -> Iterator[tuple[str, Run, dict[str, Any]]]:
         """Yield every run, with its frame in `Tables` and labels for its rows there."""
         s = self.config
         readouts = tuple(sorted({*s.readouts, *s.shown}, reverse=True))
-        yield "flows", experiment.list_flows(s.task, readouts, s.sweeps), {}
-        yield "curves", experiment.list_curves(s.task, s.shown, s.sweeps.horizon), {}
+        yield "flows", experiment.list_flows(s.task, readouts, s.critical_words, s.horizon), {}
+        yield "curves", experiment.list_curves(s.task, s.shown, s.horizon), {}
         yield "descents", experiment.list_descents(tuple(dict.fromkeys((s.task, *OTHER_TASKS)))), {}
         yield "proofs", experiment.list_proofs(s.cases, FIRST_SEED), {}
         for seed in s.all_seeds:
@@ -49,10 +49,6 @@ class ListPage(Page[ListConfig]):
             frames[name].append(self.store.get(run).assign(**labels))
         joined = {name: pd.concat(parts, ignore_index=True) for name, parts in frames.items()}
         return Tables(self.config, **joined)
-
-    @cached_property
-    def checks(self) -> pd.DataFrame:
-        return checks(self.results)
 
 
 STUDY = Study(PRESETS, {"ii4_decision_lists": PageSpec(ListPage)})

@@ -186,7 +186,7 @@ def attention_finding(tables: Tables) -> str:
 def critical_finding(tables: Tables) -> str:
     """How much longer training takes below the critical read-out, at the largest vocabulary, at least."""
     times = tables.sweep("critical").pivot(index="words", columns="family", values="natural")
-    horizon = tables.settings.sweeps.horizon
+    horizon = tables.settings.horizon
     below, above = times["critical -0.5"].fillna(horizon), times["critical +0.5"].dropna()
     words = above.index[-1]
     ends = "takes" if below[words] < horizon else "does not end within"

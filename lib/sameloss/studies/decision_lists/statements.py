@@ -95,7 +95,7 @@ class Tables:
     @cached_property
     def perfect(self) -> pd.DataFrame:
         """Time to perfection of every flow, scaled and `natural`; NaN: not within the horizon."""
-        about = ["family", "words", "length", "rules", "readout", "rarity"]
+        about = ["family", "words", "length", "rules", "readout"]
         perfect = self.flows[self.flows.accuracy == 1].groupby(about)[["time", "natural"]].min()
         return self.flows[about].drop_duplicates().merge(perfect.reset_index(), "left", about)
 

@@ -150,7 +150,6 @@ class Column:
     length: int  # n
     rules: int  # m, the length of the list
     readout: float  # c
-    rarity: float = 1.0  # κ, by which the probability of sets with the head of the list is multiplied
 
     def __post_init__(self) -> None:
         """Require 2 ≤ n ≤ L and m < L."""
@@ -171,8 +170,7 @@ class Column:
     def masses(self) -> Patterns:
         """Probabilities of the patterns; they sum to n/L, the probability that the token occurs."""
         total, outside = comb(self.words, self.length), self.words - self.rules
-        masses = np.array([comb(outside, int(others)) / total for others in self.counts[:, -1]])
-        return masses * self.rarity ** self.counts[:, 0] if self.rules > 1 else masses
+        return np.array([comb(outside, int(others)) / total for others in self.counts[:, -1]])
 
     @cached_property
     def deciding(self) -> Int[np.ndarray, " pattern"]:
@@ -194,20 +192,17 @@ class Column:
         weights = np.where(self.counts > 0, np.exp(w - w.max()), 0.0)
         return weights / (self.counts * weights).sum(1, keepdims=True)
 
-    def cross_entropy(self, logits: ByPattern, absent: int) -> tuple[Patterns, ByPattern]:
+    def cross_entropy(self, logits: ByPattern) -> tuple[Patterns, ByPattern]:
         """Losses (nats), and outputs minus targets for one token of each entry.
 
-        Neither is computed as a small difference of large numbers.
-
-        Args:
-            logits: of the labels of each entry's tokens.
-            absent: number of labels of absent tokens; their logits are 0.
-
+        Neither is computed as a small difference of large numbers. Logits are those of the labels of each
+        entry's tokens; labels of absent tokens have logits of 0.
         """
         present, of_label = self.counts > 0, (np.arange(len(self.counts)), self.deciding)
         top = np.where(present, logits, 0.0).max(1)
         weights = np.where(present, np.exp(np.minimum(logits - top[:, None], 0.0)), 0.0)
-        label, rivals = weights[of_label], (self.rivals * weights).sum(1) + absent * np.exp(-top)
+        label, rivals = weights[of_label], (self.rivals * weights).sum(1)
+        rivals += (self.words - self.length) * np.exp(-top)
         residual = weights / (label + rivals)[:, None]
         residual[of_label] = -rivals / (label + rivals)
         with np.errstate(divide="ignore"):
@@ -215,25 +210,17 @@ class Column:
 
     def loss(self, w: Entries) -> float:
         """Contribution of the token to the population loss, nats."""
-        losses, _ = self.cross_entropy(self.readout * self.attention(w), self.words - self.length)
+        losses, _ = self.cross_entropy(self.readout * self.attention(w))
         return float(self.masses @ losses) / self.length
 
     def gradient(self, w: Entries) -> Entries:
         """∂ℒ/∂W for one token of each entry; over all tokens of the column they sum to 0."""
         p = self.attention(w)
-        _, residual = self.cross_entropy(self.readout * p, self.words - self.length)
+        _, residual = self.cross_entropy(self.readout * p)
         differences = residual[:, :, None] - residual[:, None, :]  # so 1 − p is never taken
         pulled = p * np.einsum("sj,sij->si", self.counts * p, differences)
         mean = self.masses @ (self.counts * pulled) * self.readout / self.length
         return mean / self.multiplicities
-
-    def luce_gradient(self, u: Entries) -> Entries:
-        """Gradient by u = c w / n in the limit c → ∞, Luce's model of choice; its loss is convex in u.
-
-        Labels of absent tokens vanish and logits differ as u does, so the read-out cancels.
-        """
-        _, residual = self.cross_entropy(np.broadcast_to(u - u.min(), self.counts.shape), absent=0)
-        return self.masses @ (self.counts * residual) / self.length / self.multiplicities
 
     def accuracy(self, w: Entries) -> float:
         """Probability that an occurrence of the token is classified correctly; ties are errors."""
@@ -562,20 +549,22 @@ def integrate(force: Callable, span: tuple[float, float], start: Entries, **opti
     return solved.sol
 
 
-def flow(column: Column, horizon: float, luce: bool = False) -> Flow:
+def flow(column: Column, horizon: float) -> Flow:
     """Follow the gradient flow of a column from W = 0.
 
     Args:
         column: its read-out included.
         horizon: last scaled time, at most `LATEST`.
-        luce: follow the limit c → ∞ instead.
 
     Raises:
         NotConverged: where the solver gives up.
 
     """
     scale = column.length / column.readout
-    force = (lambda u: -column.luce_gradient(u)) if luce else (lambda u: -column.gradient(u * scale) * scale)
+
+    def force(u: Entries) -> Entries:
+        return -column.gradient(u * scale) * scale
+
     first = FIRST * force(np.zeros(column.rules + 1))
     solution = integrate(force, (FIRST, horizon), first, method="LSODA", rtol=1e-9, atol=1e-12)
     return Flow(column, solution, horizon)

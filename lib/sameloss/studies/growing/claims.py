@@ -302,7 +302,7 @@ TOPICS = (
     Topic("Growing: is there depth to gain?", (
         _claim("grow-headroom", OURS,
                "the best grown model ends at a lower KL than the one that did not grow",
-               Grown.headroom, "log KL", gated=False),
+               Grown.headroom, LOG, gated=False),
         _claim("grow-scratch", OURS,
                "at equal FLOPs, LAG's choice ends at a lower KL than a model trained from scratch",
                lambda grown: seed_interval(grown.scratch[:, -1] - chosen(grown.final, grown.choice())),

@@ -237,7 +237,7 @@ def ages_finding(grown: Grown) -> str:
     """How the gain from depth and the spread of operators change with the age of the shallow model."""
     young, old = min(grown.aged), max(grown.aged)
     (gain, spread), (later_gain, later_spread) = (
-        (100 * aged.headroom().value, 100 * aged.spread().mean())
+        (-100 * np.expm1(-aged.headroom().value), 100 * aged.spread().mean())
         for aged in (grown.aged[young], grown.aged[old])
     )
     none = [f"{age:,}" for age, aged in sorted(grown.aged.items()) if aged.headroom().low <= 0]

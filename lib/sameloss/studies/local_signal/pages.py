@@ -16,7 +16,7 @@ from sameloss.studies.page import LAST, Page, PageSpec, Study
 class SignalPage(Page[SignalConfig]):
     """The page on training."""
 
-    exact = statements.TRAINING
+    exact, check = statements.TRAINING, staticmethod(statements.training_checks)
 
     def runs(self) -> list[Run]:
         return [*self.config.runs().values(), *self.config.descents.values()]
@@ -27,21 +27,12 @@ class SignalPage(Page[SignalConfig]):
         sgd = [self.store.get(run).assign(seed=seed) for seed, run in self.config.descents.items()]
         return statements.TrainingResults(self.config, sgd=pd.concat(sgd, ignore_index=True), **tables)
 
-    @cached_property
-    def checks(self) -> pd.DataFrame:
-        return statements.training_checks(self.results)
-
 
 @dataclass
 class ProofsPage(Page[SignalConfig]):
     """The page on the proofs and the tangent kernel."""
 
-    exact = statements.PROOFS
-
-    @property
-    def seeds(self) -> int:
-        """Number of initialisations of the tangent kernels."""
-        return self.config.starts
+    exact, check = statements.PROOFS, staticmethod(statements.proof_checks)
 
     def runs(self) -> list[Run]:
         return [*map(proof_table, PARTS), self.config.runs()["tangent"]]
@@ -49,10 +40,6 @@ class ProofsPage(Page[SignalConfig]):
     @cached_property
     def results(self) -> statements.ProofResults:
         return statements.ProofResults(*map(self.store.get, self.runs()))
-
-    @cached_property
-    def checks(self) -> pd.DataFrame:
-        return statements.proof_checks(self.results)
 
 
 SPECS = {

@@ -1,6 +1,6 @@
 """Images on noisy backgrounds (Karp 2024, Chapter 3), networks trained on them, and their tangent kernels."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import pairwise
@@ -149,21 +149,11 @@ class WideBlock(nn.Module):
 
 @dataclass(frozen=True)
 class LogitNetwork:
-    """Base of the networks: layers, mean over all pixels, linear map; part of a run's key."""
-
-    @property
-    def features(self) -> int:
-        """Channels of the last layer."""
-        raise NotImplementedError
-
-    def layers(self, channels: int) -> Iterator[nn.Module]:
-        """Layers before the mean over pixels, for images of some number of channels."""
-        raise NotImplementedError
+    """Base of the networks; part of a run's key."""
 
     def build(self, channels: int) -> nn.Sequential:
         """Make the network for images of some number of channels; it has one logit per image."""
-        head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(self.features, 1), nn.Flatten(0)]
-        return nn.Sequential(*self.layers(channels), *head)
+        raise NotImplementedError
 
     def initial_weights(self, channels: int, seed: int) -> Weights:
         """Draw initial parameters: He initialisation, variance 1/width in the last layer, zero biases."""
@@ -176,6 +166,12 @@ class LogitNetwork:
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
         return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+def _pooled(layers: Iterable[nn.Module], features: int) -> nn.Sequential:
+    """Layers, the mean over all pixels and a linear map to one logit."""
+    head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(features, 1), nn.Flatten(0)]
+    return nn.Sequential(*layers, *head)
 
 
 @cache  # waiting runs are asked for their expected seconds twice a second
@@ -198,14 +194,11 @@ class PooledCNN(LogitNetwork):
     channels: tuple[int, ...] = (16, 32, 32)
     strides: tuple[int, ...] = (1, 2, 1)
 
-    @property
-    def features(self) -> int:
-        return self.channels[-1]
-
-    def layers(self, channels: int) -> Iterator[nn.Module]:
+    def build(self, channels: int) -> nn.Sequential:
+        layers = list[nn.Module]()
         for (before, after), stride in zip(pairwise((channels, *self.channels)), self.strides, strict=True):
-            yield nn.Conv2d(before, after, 3, stride, 1)
-            yield nn.ReLU()
+            layers += nn.Conv2d(before, after, 3, stride, 1), nn.ReLU()
+        return _pooled(layers, self.channels[-1])
 
 
 @dataclass(frozen=True)
@@ -214,16 +207,11 @@ class WideResNet(LogitNetwork):
 
     width: int = 10  # k
 
-    @property
-    def features(self) -> int:
-        return 64 * self.width
-
-    def layers(self, channels: int) -> Iterator[nn.Module]:
+    def build(self, channels: int) -> nn.Sequential:
         widths = (16, 16 * self.width, 32 * self.width, 64 * self.width)
-        yield nn.Conv2d(channels, widths[0], 3, 1, 1, bias=False)
-        for (before, after), stride in zip(pairwise(widths), (1, 2, 2), strict=True):
-            yield WideBlock(before, after, stride)
-        yield from _norm_relu(widths[-1])
+        blocks = [WideBlock(*ends, stride) for ends, stride in zip(pairwise(widths), (1, 2, 2), strict=True)]
+        first = nn.Conv2d(channels, widths[0], 3, 1, 1, bias=False)
+        return _pooled([first, *blocks, *_norm_relu(widths[-1])], widths[-1])
 
 
 # Training

@@ -16,7 +16,7 @@ from sameloss.studies.stability.experiment import PRESETS, StabilityConfig, Twin
 class StabilityPage(Page[StabilityConfig]):
     """The page on stability."""
 
-    topics, exact = TOPICS, STATEMENTS
+    topics, exact, check = TOPICS, STATEMENTS, staticmethod(checks)
 
     @property
     def trainings(self) -> dict[tuple[str, int], TwinTraining]:
@@ -43,10 +43,6 @@ class StabilityPage(Page[StabilityConfig]):
 
     def read(self, tables: Mapping[str, pd.DataFrame], config: StabilityConfig) -> Stability:
         return Stability(config.kinds, config.sizes, tables["twins"], tables["falls"])
-
-    @cached_property
-    def checks(self) -> pd.DataFrame:
-        return checks(self.results)
 
 
 STUDY = Study(PRESETS, {"ii2_stability": PageSpec(StabilityPage, recorded=True)})
