@@ -37,7 +37,6 @@ from sameloss.measures.flatness.trace import fisher_trace
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.sizes import SIZES
 from sameloss.runs.checkpoints import Checkpoints
-from sameloss.runs.measurements import Probed
 from sameloss.store.pool import compute_all
 from sameloss.store.store import Run, Store, with_ancestors
 from sameloss.training.corpus import EndlessCorpus
@@ -85,8 +84,6 @@ def numbers(value: Any, name: str = "") -> Iterator[tuple[str, np.ndarray]]:
     if isinstance(value, Checkpoints):
         for step in value.steps:
             yield from numbers(value.model(step).state_dict(), f"{name}/{step}")
-    elif isinstance(value, Probed):  # its other field is a distance from the optimum: rounding errors
-        yield from numbers(value.correct, name)
     elif isinstance(value, torch.Tensor):
         yield name, value.detach().cpu().double().numpy()
     elif isinstance(value, np.ndarray | float | int | bool | np.number):

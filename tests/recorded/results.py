@@ -71,8 +71,8 @@ TOLERANCE = 1e-4
 For the tiny runs, fifty times the change by other instruction sets (SSE4, AVX2, AVX-512) and two threads.
 """
 
-TOLERANCES = {"ModelMeasurement": 2e-2}
-"""By kind, where accuracies on few sentences count: on another processor one may fall into another class."""
+TOLERANCES = {"ModelMeasurement": 5e-2}
+"""By kind, where accuracies on few sentences count: on another processor some may fall into another class."""
 
 NOISE = 1e-9
 """Smaller numbers are zeros after rounding."""

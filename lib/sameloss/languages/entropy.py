@@ -53,24 +53,6 @@ def length_distribution(language: Language) -> Float[Tensor, " length"]:
     return language.log_prob(Sentences(masks, lengths)).exp()
 
 
-def check_attainable(language: Language, sentences: Sentences) -> None:
-    """Require positive conditionals, so that a softmax can attain the lowest possible loss.
-
-    Assumption 3.1 and its consequences need models that attain it.
-
-    Raises:
-        LanguageError: naming a sentence, a position and a word of probability zero.
-
-    """
-    zeros = ((language.conditionals(sentences) == 0) & sentences.inside[..., None]).nonzero()
-    if len(zeros):
-        row, position, word = zeros[0].tolist()
-        raise LanguageError(
-            f"Word {word + 1} has probability zero at position {position} of sentence {row}, so no softmax "
-            "attains the best possible loss; a language with smoothing > 0 is needed."
-        )
-
-
 def blind_entropy(language: Language) -> float:
     """Compute the exact entropy of a token given its position and the length only (nats per masked token).
 

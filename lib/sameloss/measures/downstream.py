@@ -140,14 +140,9 @@ class LinearProbes:
     ridge: Float[Tensor, "seed task"]
     projection: Float[Tensor, "seed feature read"] | None = None
 
-    def read(self, features: Float[Tensor, "*seed example feature"]) -> Float[Tensor, "seed example read"]:
-        """Project and standardise features."""
-        projected = features if self.projection is None else features @ self.projection
-        return (projected - self.centre) / self.spread
-
     def logits(self, features: Float[Tensor, "*seed example feature"]) -> tuple[Tensor, ...]:
         """Return each task's logits, with axes (seed, example, class)."""
-        # projection and scale go into the weights: `read` of many sentences would not fit into memory
+        # projection and scale go into the weights: standardised features would take too much memory
         weight = self.weight / self.spread.mT
         bias = self.bias - self.centre @ weight
         weight = weight if self.projection is None else self.projection.to(weight) @ weight
@@ -159,21 +154,6 @@ class LinearProbes:
         """Mark the correctly classified examples of each seed and task, on the CPU."""
         predicted = torch.stack([task.argmax(-1) for task in self.logits(features)], dim=-1)
         return predicted.cpu() == labels.cpu()
-
-    def gradient(
-        self, features: Float[Tensor, "seed example feature"], labels: Int[Tensor, "seed example task"]
-    ) -> Float[Tensor, " seed"]:
-        """Compute the largest entry of the gradient of each probe's training objective: 0 at the optimum."""
-        read, labels = self.read(features).double(), labels.to(features.device)
-        weight, bias = (part.detach().double().requires_grad_() for part in (self.weight, self.bias))
-        ridge = _per_logit(self.ridge, self.classes)[:, None]
-        with torch.enable_grad():
-            logits = read @ weight + bias
-            losses = _losses(logits.flatten(0, 1), labels.flatten(0, 1), self.classes)
-            loss = len(read) * losses.sum()  # the sum over the seeds, whose probes share no parameter
-            penalty = (ridge * torch.cat([weight, bias], 1) ** 2).sum() / 2
-            slopes = torch.autograd.grad(loss + penalty, [weight, bias])
-        return torch.cat([slope.abs().flatten(1) for slope in slopes], 1).amax(1)
 
 
 HELD_OUT = 0.2

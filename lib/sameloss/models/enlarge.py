@@ -1,8 +1,7 @@
 """Larger encoders from a small one: widened or deepened with the same function, or grown in depth."""
 
-import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -81,16 +80,6 @@ def deepen(
     old = model.shape.layers
     on_top = LayerMap((*range(old), *[old - 1] * (layers - old)), tuple(at >= old for at in range(layers)))
     return _grown(model, on_top, "silent" if filling == "initial" else "zeros", generator)
-
-
-def common_width(shapes: Iterable[EncoderShape]) -> int:
-    """Return the least width that all shapes can be widened to: the least common multiple of theirs.
-
-    >>> from sameloss.models.sizes import LADDER
-    >>> common_width(LADDER.values())
-    1920
-    """
-    return math.lcm(*(shape.d_model for shape in shapes))
 
 
 def trace_law(name: str, ratio: int, tied: Tying = "paper") -> float:

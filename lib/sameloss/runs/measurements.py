@@ -88,16 +88,9 @@ def flatness_measures(
 # Linear probes of checkpoints.
 
 
-class Probed(NamedTuple):
-    """Results of the probes of each checkpoint."""
-
-    correct: Bool[np.ndarray, "step seed sentence task"]  # whether a test sentence is classified correctly
-    gradient: Float[np.ndarray, "step seed"]  # a probe's distance from its optimum
-
-
 @dataclass(frozen=True)
 class Probing(Run):
-    """Linear probes of some checkpoints of a pre-training."""
+    """Linear probes of some checkpoints of a pre-training: which test sentences they classify correctly."""
 
     pretraining: TrainedRun
     steps: tuple[int, ...]
@@ -112,20 +105,20 @@ class Probing(Run):
         split = (self.labelled.downstream.probe_seeds, self.labelled.downstream.train)
         labels = training.labels.unflatten(0, split)
         seed = stream_seed("probe", self.labelled.downstream.seed)
-        results: list[tuple[Tensor, Tensor]] = []
+        results: list[Tensor] = []
         for step in self.steps:
             model = checkpoints.model(step)
             features = contextual_features(model, training.sentences).to(best_device()).unflatten(0, split)
             probes = self.probe.fit(features, labels, self.labelled.classes, seed)
-            correct = probes.correct(contextual_features(model, test.sentences).to(features), test.labels)
-            results.append((correct, probes.gradient(features, labels).cpu()))
+            results.append(
+                probes.correct(contextual_features(model, test.sentences).to(features), test.labels)
+            )
             report(len(results) / len(self.steps), "")
-        probed = Probed(*(torch.stack(parts).numpy() for parts in zip(*results, strict=True)))
-        np.savez_compressed(folder / "probes.npz", **probed._asdict())
+        np.savez_compressed(folder / "probes.npz", correct=torch.stack(results).numpy())
 
-    def load(self, folder: Path) -> Probed:
+    def load(self, folder: Path) -> Bool[np.ndarray, "step seed sentence task"]:
         with np.load(folder / "probes.npz") as saved:
-            return Probed(**saved)
+            return saved["correct"]
 
     @property
     def effort(self) -> float:

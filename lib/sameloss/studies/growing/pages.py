@@ -96,7 +96,7 @@ class GrowingPage(Page[Settings]):
             "candidates": pd.concat([self._by_seed(self.candidates), scratch]),
             "downstream": pd.concat(
                 pd.DataFrame({"task": probing.labelled.downstream.tasks}).assign(
-                    accuracy=100 * self.store.get(probing).correct.mean((0, 1, 2)), seed=seed, operator=name
+                    accuracy=100 * self.store.get(probing).mean((0, 1, 2)), seed=seed, operator=name
                 )
                 for seed in self.config.all_seeds
                 for name, probing in self.probings(seed).items()

@@ -1,5 +1,6 @@
 """Tables about small transformers inside large ones (Appendix B.1; B.4 of the ICML text)."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from itertools import product
@@ -11,7 +12,7 @@ import torch
 from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.trace import EstimatedTrace, fisher_trace
 from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.models.enlarge import KINDS, Tying, common_width, deepen, kind_law, kind_of, trace_law, widen
+from sameloss.models.enlarge import KINDS, Tying, deepen, kind_law, kind_of, trace_law, widen
 from sameloss.models.sizes import LADDER, PRINTED_D_INTER, SIZES
 from sameloss.runs.measurements import predictions
 from sameloss.studies.same_loss.tables import LANGUAGES
@@ -71,7 +72,7 @@ def _means(trace: EstimatedTrace) -> pd.Series:
 
 def ladder_table() -> pd.DataFrame:
     """Return Table 4 of the ICML text with MLP widths that embed beside the printed ones."""
-    width, rows = common_width(LADDER.values()), []
+    width, rows = math.lcm(*(shape.d_model for shape in LADDER.values())), []
     for (name, shape), printed in zip(LADDER.items(), PRINTED_D_INTER, strict=True):
         ratio = width // shape.d_model
         embeds = "yes" if ratio * printed == PRINTED_D_INTER[-1] else "no"
@@ -82,7 +83,7 @@ def ladder_table() -> pd.DataFrame:
 
 def inflation_table(ladder: Mapping[str, EncoderShape]) -> pd.DataFrame:
     """Return the predicted factor of the trace by width and kind of parameter."""
-    width = common_width(ladder.values())
+    width = math.lcm(*(shape.d_model for shape in ladder.values()))
     rows = [
         {"d_model": shape.d_model, "parameters": kind, "factor": kind_law(kind, width // shape.d_model)}
         for kind, shape in product(("embedding", "matrix", "vector"), ladder.values())
