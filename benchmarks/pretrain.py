@@ -12,6 +12,7 @@ matrix products of that width reach. With a GPU everything runs there in bfloat1
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -82,18 +83,6 @@ LR = 1e-3
 PEER = "BertForMaskedLM"
 OPTIMISERS = ("AdamW", "fused AdamW")
 """The peer's optimiser: torch's default, and in one kernel as ours."""
-
-
-class Trainer:
-    """One of the contestants: every call is a step, on the next of a few batches."""
-
-    def __init__(self, steps: Iterator[float]) -> None:
-        """Take what yields the loss of a step."""
-        self.steps = steps
-
-    def __call__(self) -> float:
-        """Take a step; return its loss."""
-        return next(self.steps)
 
 
 def new_encoder(size: str, spec: LanguageSpec) -> Encoder:
@@ -172,12 +161,12 @@ def compare(size: str, spec: LanguageSpec, batch: int, goal: float, repetitions:
     batches = some_batches(spec, batch)
     tokens = sum(int(lengths_of(b).sum()) for b in batches) // len(batches)
     works = [
-        Work(name, f"micro-batches of {m}", tokens, Trainer(ours(size, spec, batches, execution, m)))
+        Work(name, f"micro-batches of {m}", tokens, partial(next, ours(size, spec, batches, execution, m)))
         for name, execution in EXECUTIONS.items()
         for m in sorted({min(MICRO_BATCH, batch), batch})
     ]
     works += [
-        Work(PEER, name, tokens, Trainer(huggingface(size, spec, batches, name))) for name in OPTIMISERS
+        Work(PEER, name, tokens, partial(next, huggingface(size, spec, batches, name))) for name in OPTIMISERS
     ]
     losses = torch.tensor([[work.call() for _ in batches] for work in works], dtype=torch.float64)
     apart = difference(f"losses of four steps, {size}", losses, losses[:1], TOLERANCE)

@@ -24,6 +24,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from sameloss.store.location import source_revision
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"
 COLUMNS = ["what", "ours", "peer", "unit", "ours_value", "peer_value", "ratio", "goal", "met"]
@@ -229,20 +231,13 @@ def provenance(packages: Sequence[str], device: str = "cpu") -> dict[str, Any]:
     """Return what the numbers were measured with."""
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "revision": revision(),
+        "revision": source_revision(),
         "device": processor(device),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
         "sameloss": installed("sameloss"),
         "versions": {package: installed(package) for package in packages},
     }
-
-
-def revision() -> str:
-    """Return the git revision of the source, or 'unknown' outside a checkout."""
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
 
 
 def processor(device: str) -> str:
