@@ -36,7 +36,9 @@ import gpu_check
 
 SPEC = HMMSpec(4, 4, 4, 2, 1.0, 1.0, 0.1)
 HELD_OUT = HeldOutConditionals(SPEC, 20, 0)
-LABELLED = LabelledSampling(SPEC, Downstream(("state2",), "posterior", 40, 40, 1, 0))
+LABELLED, CLEAR = (  # with the second seed no sentence is near the border between two classes
+    LabelledSampling(SPEC, Downstream(("state2",), "posterior", 40, 40, 1, seed)) for seed in (0, 3)
+)
 MEASURES = Measures(20, 4, 20, 2, few_labels=(12,), many_labels=30, trace_sentences=10)
 TRAINING = Pretraining(
     CorpusSampling(SPEC, 50, 0), EncoderShape(4, 2, 1, 8), Optimisation(3, 8, 1e-2), 0, (3,), 8, 4
@@ -55,12 +57,12 @@ PART_I = {
     "measurement": model_measurement(TRAINING, 3, LABELLED, HELD_OUT, MEASURES, True),
     "baselines": language_baselines(LABELLED, HELD_OUT, MEASURES),
     "flatness": flatness_measurement(TRAINING, 3, 20, 0),
-    "probe": Probing(TRAINING, (3,), LABELLED, OptimalProbe()),
+    "probe": Probing(TRAINING, (3,), CLEAR, OptimalProbe()),
     "estimators": estimator_measurement(TRAINING, 1024, 0),
     "forms": reparametrisation_measurement(TRAINING, 20, 0, 2),
 }  # fmt: skip
 
-DIGITS = {"bfloat16": 2e-2, "forms": 1e-3}
+DIGITS = {"LSTM": 1e-4, "bfloat16": 2e-2, "forms": 1e-3}
 """Largest difference, relative to the largest number of an array: else 1e-5. Changes of probabilities under
 reparametrisations are rounding errors."""
 
