@@ -166,7 +166,7 @@ drawing.label_ends(right)
 # %% [markdown]
 # On the dashed lines training continues on the exact conditionals, without label noise. Size and number of steps change
 # other things besides flatness, so these figures cannot say whether flatness is a cause. The experiment that could tell is in
-# [A.4 Algorithms](a4_algorithms.ipynb): a saturated model is made flatter or sharper in several ways, and all versions are
+# [A.4 Algorithms](a4_algorithms.ipynb): a model near the lowest loss is made flatter or sharper in several ways, and all versions are
 # compared at one loss.
 
 # %%

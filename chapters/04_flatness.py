@@ -180,6 +180,11 @@ if len(of_size):
         f"{nearest.unlearnt.max():.0f} % of a bag of words'), {flatter or 'neither'} show{'s' * (flatter < 2)} that the larger "
         "model is flatter. That is where the paper's claim is made."
     )
+    if nearest.published.between(nearest.low, nearest.high).all():
+        ratios = " and ".join(f"{ratio:.2f}" for ratio in nearest.published)
+        say(
+            f"In proportion to so few doublings the paper's ratios are {ratios}, inside these intervals, which cannot exclude them."
+        )
 
 # %%
 render(tables.control_table(answers, "flatness by size"), decimals=4)

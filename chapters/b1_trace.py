@@ -297,7 +297,8 @@ say(
     "directions and true labels. This is unbiased at every checkpoint, but after ten seconds its error is "
     f"{released / best.error_at_budget:.0f} times that of the best estimator here.\n"
     "- **The error bar** of Figure 3 is said to come from five times 50 examples. Here the trace of 50 sentences with 50 "
-    f"labels has a standard error of {variance.error_50_sentences:.2g} % by itself; Table 2 prints 9 % and 5 %."
+    f"labels has a standard error of {variance.error_50_sentences:.2g} %, the mean of five of them one of "
+    f"{variance.error_50_sentences / 5**0.5:.2g} %; Table 2 prints 9 % and 5 %."
 )
 
 # %% [markdown]

@@ -11,9 +11,9 @@
 # %% [markdown]
 # # Verdicts
 #
-# Which of the published results does this book reproduce? This page compares every published claim with what the book
-# computed. Each verdict follows from an interval and a tolerance that were fixed before the runs
-# ([Protocol](protocol.md)). Effects are oriented so that the paper predicts a positive number, or a ratio above one.
+# Which of the published results does this book reproduce? This page compares published claims with what the book
+# computed; [Deviations](deviations.md) lists those that it does not ask. Each verdict follows from an interval and a tolerance that were
+# fixed before the runs (the [Protocol](protocol.md) lists what was changed later). Effects are oriented so that the paper predicts a positive number, or a ratio above one.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, workstation, pretrained, gpu-hour, gpu, paper
@@ -91,7 +91,7 @@ elsewhere = [
 # | supported | the whole interval is on the paper's side; for "changes little", within the margin |
 # | against | the whole interval is on the other side |
 # | unclear | the interval contains both |
-# | not testable | these models could not have shown the effect, for the reason given in the table |
+# | not testable | not judged, by a rule of the protocol, for the reason given in the table |
 #
 # | size | the interval, compared with the published number |
 # |---|---|
@@ -111,8 +111,9 @@ elsewhere = [
 # | contradicted | the whole interval is below zero |
 # | not testable here | these runs cannot decide the claim, for example because the models are not saturated |
 #
-# A wider interval never yields a stronger verdict. Each interval has 95 % coverage on its own; the sentence below each
-# table says how many intervals would lie above zero by chance alone.
+# A wider interval never yields a stronger verdict. In Part II each interval has 95 % coverage on its own; the sentence below each
+# table says how many would lie above zero by chance alone. Where a claim has a bound ("by less than 2 points"), the effect is what is
+# left to that bound.
 
 # %% [markdown]
 # ## Lemmas and theorems

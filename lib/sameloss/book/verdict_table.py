@@ -81,7 +81,7 @@ LOOKS: dict[str, tuple[str, str]] = {
     Verdict.REPRODUCED: ("for", "✓"),
     Verdict.DIRECTION: ("for", "✓"),
     Verdict.SMALLER: ("partly", "↓"),
-    Verdict.LARGER: ("partly", "↑"),
+    Verdict.LARGER: ("for", "↑"),
     Verdict.NOT_DECIDED: ("open", "?"),
     Verdict.CONTRADICTED: ("against", "✗"),
     Verdict.NOT_TESTABLE: ("open", "–"),

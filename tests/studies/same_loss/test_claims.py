@@ -1,15 +1,21 @@
 """Answers from planted tables, in which effect, ceiling and confounds are known, and from the record."""
 
 import re
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from scipy import stats
 
+from sameloss.languages.language import labels
+from sameloss.statistics.intervals import Paired
 from sameloss.store.location import results_folder
 from sameloss.studies.same_loss import pages
-from sameloss.studies.same_loss.claims import ONE_DRAW, answers
+from sameloss.studies.same_loss.claims import ONE_DRAW, POINTS, answers, verdict
+from sameloss.studies.same_loss.experiment import GRAMMAR
 from sameloss.studies.same_loss.pages import recorded_answers
 from sameloss.studies.same_loss.tables import (
     CONDITIONS,
@@ -17,6 +23,7 @@ from sameloss.studies.same_loss.tables import (
     answer_table,
     chance_in_words,
     conclusion,
+    controls_in_words,
     correlation_finding,
     pretrained_in_words,
     rate_finding,
@@ -147,9 +154,8 @@ def test_a_worse_large_model_speaks_against():
 
 def test_a_conclusion_says_what_holds_what_does_not_and_what_is_undecided():
     holds, others, sure = conclusion(answers(planted(size=3.0)), ["size"]).split("\n\n")
-    assert re.match(
-        r"\*\*Other comparisons of sizes\.\*\*\n- The two largest sizes, nearest to the .*: on", others
-    )
+    assert others.startswith("**Other comparisons of sizes.**\n- On the grammar the largest model leads the ")
+    assert "\n- The two largest sizes, nearest to the lowest loss: on the grammar +" in others
     assert others.endswith(", d = 64 to d = 96, 2 % unlearnt.")  # 40 / (2500 * 64) of 0.01 nats
     assert holds.startswith("**Holds.**\n- Larger models are more accurate at equal KL: on the grammar +6.")
     assert holds.endswith("), 7 % unlearnt.")  # 40 / (2500 * 24) of 0.01 nats
@@ -180,7 +186,7 @@ def test_a_conclusion_says_what_holds_what_does_not_and_what_is_undecided():
     )
     assert "\n- Whether more steps at equal KL make models more accurate: " in unclear
     ceiling = conclusion(answers(planted(level=98.0)), ["size"])
-    assert "(not testable: the smaller model leaves " in ceiling
+    assert "(not testable: the model to improve on leaves " in ceiling
     assert ", 7 % unlearnt (not testable) →" in conclusion(
         answers(planted(level=98.0)), ["size"], linked=True
     ).replace("\N{NO-BREAK SPACE}", " ")
@@ -260,9 +266,32 @@ def test_without_runs_titles_say_so():
 
 
 def test_at_a_ceiling_nothing_is_judged():
-    answer = ask(planted(size=3.0, level=98.0), "size")
-    assert answer.direction == "not testable"
-    assert "room" in answer.reason
+    rows = answers(planted(size=3.0, level=98.0))
+    rows = rows[(rows.question == "size") & (rows.unit == POINTS) & (rows.direction != "not judged")]
+    rows = rows[(rows.row != "features as they are") & ~rows.row.str.startswith("over ")]  # which have room
+    assert {"main", "task A", "fine-tuned", "128 labels", "expanded to 384"} < set(rows.row)
+    assert rows.reason.str.endswith("points of room").all()
+
+
+def test_a_ceiling_hides_what_more_steps_do():
+    assert ask(planted(level=97.0), "steps").direction == "unclear"
+    assert ask(planted(level=99.0), "steps").reason == "the model to improve on leaves 1.0 points of room"
+
+
+def test_words_for_the_size_of_an_effect():
+    for ends, words in {
+        (6, 8): "as published",
+        (9, 11): "larger",
+        (1, 4): "smaller",
+        (2, 9): "imprecise",
+    }.items():
+        found = verdict(Paired(np.mean(ends), *ends, 0.01, 8), 6.9, None)
+        assert (found["direction"], found["size"]) == ("supported", words)
+
+
+def test_a_wide_interval_around_zero_is_not_judged():
+    answer = ask(planted(noise=8.0), "size")
+    assert answer.reason == "the interval contains zero effect and is wider than the published effect"
 
 
 def test_where_no_model_beats_its_tokens_nothing_is_judged():
@@ -276,6 +305,10 @@ def test_features_of_a_width_are_no_effect_of_size():
     table = planted(width=3.0)
     assert ask(table, "size", "features as they are").direction == "supported"
     assert ask(table, "size").direction == "unclear"
+    words = controls_in_words(answers(planted(width=3.0, size=0.5)), "grammar")  # two doublings
+    assert re.search(
+        r"by [+][67][.]. points with their own features and by [+][01][.]., 8. % less if random", words
+    )
 
 
 def test_a_rate_that_falls_with_the_width_is_told_from_the_width():
@@ -486,16 +519,31 @@ def test_what_was_learnt_of_a_pretrained_models_sentences_is_said():
 
 
 @pytest.fixture(scope="module")
-def record():
-    table = pd.read_csv(results_folder() / "workstation" / "measurements.csv")
-    return table[table.language == "grammar"]
+def records():
+    tables = [
+        pd.read_csv(results_folder() / name / "measurements.csv") for name in ("workstation", "pretrained")
+    ]
+    return dict(list(pd.concat(tables).groupby("language")))
 
 
 @pytest.fixture(scope="module")
-def effect():
-    """The mean of the main answer to a question on the grammar."""
+def record(records):
+    return records["grammar"]
+
+
+@pytest.fixture(scope="module")
+def main_rows():
     rows = recorded_answers()
-    return rows[(rows.row == "main") & (rows.language == "grammar")].set_index("question")["mean"]
+    return rows[rows.row == "main"].set_index(["language", "question"])
+
+
+@pytest.fixture(scope="module")
+def effect(main_rows):
+    """The mean of the main answer to a question on the grammar."""
+    return main_rows["mean"]["grammar"]
+
+
+both = pytest.mark.parametrize("language", ["grammar", "pretrained"])
 
 
 def lead(record, pair, quantity, change):
@@ -516,14 +564,21 @@ SIZES = (("d24", "descent"), ("d96", "descent"))
 ADVERSARY = (("d48", "descent: adversarial, λ = 0.003"), ("d48", "descent"))
 
 
-def test_the_gain_of_size(record, effect):
-    assert effect["size"] == pytest.approx(lead(record, SIZES, "accuracy", np.array), abs=1e-6)
+@both
+def test_the_gain_of_size(records, main_rows, language):
+    gain = lead(records[language], SIZES, "accuracy", np.array)
+    assert main_rows["mean"][language, "size"] == pytest.approx(gain, abs=1e-6)
 
 
-def test_the_ratio_of_traces(record, effect):
-    assert effect["flatness by size"] == pytest.approx(
-        np.exp(-lead(record, SIZES, "trace", np.log)), rel=1e-6
-    )
+@both
+def test_the_ratio_of_traces(records, main_rows, language):
+    ratio = np.exp(-lead(records[language], SIZES, "trace", np.log))
+    assert main_rows["mean"][language, "flatness by size"] == pytest.approx(ratio, rel=1e-6)
+
+
+def test_what_masks_of_15_percent_change(record, effect):
+    masks = (("d48", "descent"), ("d48", "descent: mask-rate, rate = 0.15"))
+    assert effect["mask rate"] == pytest.approx(lead(record, masks, "accuracy", np.array), abs=1e-6)
 
 
 def test_what_an_adversary_takes(record, effect):
@@ -562,10 +617,24 @@ def test_what_treatments_of_one_model_do(record, effect):
     assert effect["flatness as a cause"] == pytest.approx(slope.groupby("replicate").mean().mean(), abs=1e-6)
 
 
-def test_the_change_along_the_plateau(record, effect):
-    rows = record[(record.stage == "plateau") & (record.reading == "expanded")]
+@both
+def test_the_change_along_the_plateau(records, main_rows, language):
+    rows = records[language].query("stage == 'plateau' and reading == 'expanded'")
     mean = rows.groupby("steps").value.mean()
-    assert effect["steps"] == pytest.approx(mean[7500] - mean[1250], abs=1e-6)
+    assert main_rows["mean"][language, "steps"] == pytest.approx(mean.iloc[-1] - mean.iloc[0], abs=1e-6)
+
+
+@both
+def test_traces_along_the_plateau_and_holms_interval(records, main_rows, language):
+    """Of all comparisons on the grammar this has the smallest p-value, so its level is 1 - 0.05 / 22."""
+    rows = records[language].query("stage == 'plateau' and quantity == 'trace'")
+    logs = np.log(rows.set_index(["replicate", "model", "steps"]).value).unstack("steps")
+    falls = (logs.iloc[:, 0] - logs.iloc[:, -1]).groupby("replicate").mean()
+    row = main_rows.loc[language, "flatness by steps"]
+    assert row["mean"] == pytest.approx(np.exp(falls.mean()), rel=1e-6)
+    if language == "grammar":
+        half = stats.t.ppf(1 - 0.05 / 44, len(falls) - 1) * falls.sem()
+        assert (row.low, row.high) == pytest.approx(tuple(np.exp(falls.mean() + np.array([-half, half]))))
 
 
 def test_the_gain_over_the_lookup_table(record, effect):
@@ -580,3 +649,12 @@ def test_draws_of_the_grammar_were_accepted_by_the_protocols_rule(record):
     rows = record.set_index("reading").value
     assert rows["majority"].max() <= 50
     assert rows[["tokens, features", "tokens, expanded"]].max() <= 85
+
+
+@pytest.mark.parametrize(("seed", "share"), [(2, 78), (7, 54), (10, 55)])
+def test_draws_that_the_protocol_refuses_have_a_class_of_more_than_half(seed, share):
+    language = replace(GRAMMAR, seed=seed).build()
+    sentences = language.sample(5000, torch.Generator().manual_seed(seed))
+    found = [labels(language, sentences, task, "posterior") for task in ("root", "span2")]
+    largest = max(float(own[own >= 0].bincount().max() / (own >= 0).sum()) for own in found)
+    assert 100 * largest == pytest.approx(share, abs=2)

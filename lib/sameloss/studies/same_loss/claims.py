@@ -4,7 +4,7 @@ Every effect is a difference between two models of one replicate. `chapters/prot
 what each row is for.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -49,6 +49,7 @@ PUBLISHED = {
     ("steps", "grammar"): 1.6,  # Figure 3: 235M, task C
     ("steps", "hmm"): 4.0,  # Figure 3: 67M, task-10
     ("flatness by size", "grammar"): float(np.log(2.68 / 1.54)),  # Figure 5
+    ("enlarged", "grammar"): float(np.log(19.8 / 12.6)),  # Figure 5 (ICML)
     ("flatness as a cause", "grammar"): float((50.3 - 43.2) / np.log(2.68 / 1.54)),  # between sizes, Figure 5
     ("lookup", "grammar"): 14.1,  # Table 1: 235M, the mean of 18.7 and 9.5
     ("adversary", "grammar"): 6.85,  # Table 1: the mean of 6.8 and 6.9
@@ -113,7 +114,7 @@ class Measurements:
         self.models = sizes.index.tolist()
         self.family, self.others = (transformers, lstms) if transformers else (lstms, [])
         self.small, self.large = self.family[0], self.family[-1]
-        self.doublings = float(np.log2(sizes[self.large] / sizes[self.small]))
+        self.parameters = sizes
         self.lr = float(untrained.lr.iloc[0])
         descents = table[table.stage == "descent"]
         self.lrs = sorted(descents.lr.unique(), reverse=True)
@@ -176,16 +177,21 @@ class Measurements:
         columns = ["kl", "first", "second", "first steps", "second steps"]
         return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
 
-    def scaled(self, published: float | None) -> float | None:
-        """A published effect of size, in proportion to our doublings of the parameters."""
-        return None if published is None else published * self.doublings / PAPER_DOUBLINGS
+    def doublings(self, names: Sequence[str]) -> float:
+        """Doublings of the parameters from the first to the last of some models."""
+        return float(np.log2(self.parameters[names[-1]] / self.parameters[names[0]]))
+
+    def published(self, question: str, names: Sequence[str]) -> float | None:
+        """A published effect of size, in proportion to the doublings between some models."""
+        effect = PUBLISHED.get((question, self.language))
+        return None if effect is None else effect * self.doublings(names) / PAPER_DOUBLINGS
 
 
 # The table of answers.
 
 COLUMNS = [
     *("question", "language", "row", "model", "unit", "mean", "low", "high", "p", "replicates"),
-    *("kl", "unlearnt", "steps", "published", "direction", "size", "reason", "note", "primary"),
+    *("kl", "unlearnt", "rate", "steps", "published", "direction", "size", "reason", "note", "primary"),
 ]
 
 
@@ -204,14 +210,25 @@ def answers(table: pd.DataFrame, questions: Collection[str] | None = None, plann
         m = Measurements(part)
         blind = _no_better_than_tokens(m)
         for question, ask in QUESTIONS.items():
-            for row in ask(m):
+            asked = list(ask(m))
+            of_main = next((row.get("published") for row in asked if row["row"] == "main"), None)
+            for row in asked:
+                published = row.get("published") or of_main or PUBLISHED.get((question, m.language))
                 reason = row["reason"] or (blind if row["unit"] in (POINTS, LOG_ODDS, SLOPE) else None)
+                reason = reason or _crowded(row, published)
                 rows.append(row | {"question": question, "language": m.language, "reason": reason})
     ps = [row["p"] for row in rows if row.get("primary")]
     levels = iter(holm_levels(ps + [1.0] * (planned - len(ps))))
     rows = [row | _judged(row, next(levels) if row.get("primary") else 0.95) for row in rows]
     result = pd.DataFrame([row | {"note": _note(row, rows)} for row in rows], columns=COLUMNS)
     return result if questions is None else result[result.question.isin(questions)].reset_index(drop=True)
+
+
+def _crowded(row: Row, published: float | None) -> str | None:
+    """Why a gain in accuracy could not have shown, if the model that it is over leaves too little room."""
+    least = row["margin"] or (published or 0.0) * (1 - TOLERANCE)
+    short = row["unit"] == POINTS and row.get("room", np.inf) < least
+    return f"the model to improve on leaves {row['room']:.1f} points of room" if short else None
 
 
 OPPOSITE = {"supported": "against", "against": "supported"}
@@ -276,6 +293,8 @@ def verdict(
     'the interval contains zero effect and is wider than the published effect'
     >>> verdict(Paired(9.0, 1.0, 17.0, 0.03, 8), 6.9, None)  # a direction needs no precision
     {'direction': 'supported', 'size': 'imprecise', 'reason': None}
+    >>> verdict(Paired(-0.6, -6.7, 5.4, 0.8, 8), None, None, margin=2)["reason"]
+    'the interval is wider than the margin of 2 points to either side'
 
     """
     low, high = effect.low, effect.high
@@ -283,6 +302,8 @@ def verdict(
         reason = reason or ONE_DRAW
     if published is not None and low <= 0 <= high and high - low > abs(published):
         reason = reason or "the interval contains zero effect and is wider than the published effect"
+    if margin is not None and low <= margin and high >= -margin and high - low > 2 * margin:
+        reason = reason or f"the interval is wider than the margin of {margin:g} points to either side"
     if reason is not None:
         return {"direction": "not testable", "size": None, "reason": reason}
     supported, against = low > 0, high < 0
@@ -312,6 +333,8 @@ def _compared(
     """The second model's lead over the first, both at one KL."""
     ends = m.at_equal_kl(pair, quantity, position)
     more |= {"kl": _means(ends.kl, digits=4), "unlearnt": 100 * ends.kl.mean() / m.baseline_kl}
+    more |= {"room": 100 - ends["first"].mean()}
+    more["rate"] = " / ".join(dict.fromkeys(f"{model.lr:g}" for model in pair if model.lr))
     steps = _means(ends["first steps"], ends["second steps"])
     return _row(name, ends["second"] - ends["first"], quantity.unit, steps=steps, **more)
 
@@ -325,7 +348,7 @@ def _checkpoints_compared(
     along = pair[0].stage.startswith("plateau")  # of one training, so that the number of steps is its place
     steps = _means(*(pd.Series([model.steps]) if along else m.value(model, TAKEN) for model in pair))
     more |= {"kl": _means(*kls, digits=4), "kl_change": (change := _kl_change(*kls))}
-    more |= {"unlearnt": 100 * max(kl.mean() for kl in kls) / m.baseline_kl}
+    more |= {"unlearnt": 100 * max(kl.mean() for kl in kls) / m.baseline_kl, "room": 100 - first.mean()}
     return _row(name, second - first, quantity.unit, reason or _moved(change), steps=steps, **more)
 
 
@@ -346,11 +369,11 @@ def _moved(change: float) -> str | None:
     )
 
 
-def _under_other_conditions(m: Measurements, quantity: Quantity, reason: str | None = None) -> Iterator[Row]:
+def _under_other_conditions(m: Measurements, quantity: Quantity) -> Iterator[Row]:
     """Compare the smallest and the largest model with label noise, at other peak rates, and at larger KLs."""
     if {m.small, m.large} <= set(m.trained("cooled")):
         cooled = [Model(name, "cooled", steps=m.plateau[-1]) for name in (m.small, m.large)]
-        yield _checkpoints_compared(m, "with label noise, cooled", cooled, quantity, reason, condition=True)
+        yield _checkpoints_compared(m, "with label noise, cooled", cooled, quantity, condition=True)
     rates = [("other learning rate", lr, lr) for lr in m.lrs if lr != m.lr]
     if rates:
         rates.append(("learning rate ∝ 1/d", m.lrs[0], m.lrs[-1]))
@@ -358,16 +381,17 @@ def _under_other_conditions(m: Measurements, quantity: Quantity, reason: str | N
         rates += [("best learning rate of each", *best)] if best != (m.lr, m.lr) else []
     for name, low, high in rates:
         pair = Model(m.small, lr=low), Model(m.large, lr=high)
-        yield _compared(m, name, pair, quantity, reason=reason, condition=True)
+        yield _compared(m, name, pair, quantity, condition=True)
     for name, position in {"halfway to the largest common KL": 0.5, "at the largest common KL": 1.0}.items():
-        yield _compared(m, name, m.ends(m.family), quantity, position, reason=reason, condition=True)
+        yield _compared(m, name, m.ends(m.family), quantity, position, condition=True)
 
 
-def _between_neighbours(m: Measurements, quantity: Quantity) -> Iterator[Row]:
+def _between_neighbours(m: Measurements, question: str, quantity: Quantity) -> Iterator[Row]:
     """Compare models of neighbouring sizes, which reach smaller KLs than the smallest one does."""
     if len(m.family) > 2:
-        for small, large in pairwise(m.family):
-            yield _compared(m, f"over {small}", m.ends([small, large]), quantity, model=large)
+        for pair in map(list, pairwise(m.family)):
+            more = {"model": pair[1], "published": m.published(question, pair)}
+            yield _compared(m, f"over {pair[0]}", m.ends(pair), quantity, **more)
 
 
 def _best_lr(m: Measurements, name: str) -> float:
@@ -380,7 +404,8 @@ def _no_better_than_tokens(m: Measurements) -> str | None:
     ends = [m.end(name, ACCURACY) for name in m.family]
     best = max(ends, key=lambda end: float(end.mean()))
     lead = paired((best - m.value(BASELINE, TOKENS)).dropna().to_numpy())
-    return "the most accurate size is not significantly better than one-hot tokens" if lead.low <= 0 else None
+    words = f"{lead.mean:.1f} points ({lead.low:.1f} to {lead.high:.1f})"
+    return f"the most accurate size's lead over one-hot tokens is {words}" if lead.low <= 0 else None
 
 
 # The questions.
@@ -395,12 +420,11 @@ def _size_effect(m: Measurements) -> Iterator[Row]:
         return
     pair = m.ends(m.family)
     main = m.at_equal_kl(pair, ACCURACY)
-    published = m.scaled(PUBLISHED.get(("size", m.language)))
-    reason = _not_testable(main, published)
-    yield _compared(m, "main", pair, ACCURACY, reason=reason, published=published, primary=True)
-    odds = (logit(main["second"] / 100) - logit(main["first"] / 100)) / m.doublings
-    yield _row("main, log-odds", odds, LOG_ODDS, reason, published=PUBLISHED_LOG_ODDS.get(m.language))
-    yield from _under_other_conditions(m, ACCURACY, reason)
+    published = m.published("size", m.family)
+    yield _compared(m, "main", pair, ACCURACY, published=published, primary=True)
+    odds = (logit(main["second"] / 100) - logit(main["first"] / 100)) / m.doublings(m.family)
+    yield _row("main, log-odds", odds, LOG_ODDS, published=PUBLISHED_LOG_ODDS.get(m.language))
+    yield from _under_other_conditions(m, ACCURACY)
     for task in sorted(filter(None, m.table.task.unique())):
         yield _compared(m, display_name(task), pair, ACCURACY._replace(task=task))
     rows = m.table[(m.table.model == m.small) & (m.table.quantity == "accuracy")]
@@ -409,34 +433,25 @@ def _size_effect(m: Measurements) -> Iterator[Row]:
             yield _compared(m, NAMES.get(reading, reading), pair, ACCURACY._replace(reading=reading))
     small, large = (m.value(Model(name, "untrained"), ACCURACY) for name in (m.small, m.large))
     yield _row("untrained", large - small, POINTS, judged=False)  # evidence for neither side
-    yield from _between_neighbours(m, ACCURACY)
+    yield from _between_neighbours(m, "size", ACCURACY)
     if len(m.others) > 1:
         yield _compared(m, "LSTMs", m.ends(m.others), ACCURACY)
-
-
-def _not_testable(main: pd.DataFrame, published: float | None) -> str | None:
-    """Why a difference in accuracy between sizes could not have shown, if so."""
-    if main.empty:
-        return "the sizes have no KL in common"
-    room = 100 - float(main["first"].mean())
-    if published is not None and room < published * (1 - TOLERANCE):
-        return f"the smaller model leaves {room:.1f} points of room"
-    return None
 
 
 def _flatness_by_size(m: Measurements) -> Iterator[Row]:
     """The trace of the smallest model over that of the largest, under all conditions."""
     if len(m.family) < 2:
         return
-    pair, published = m.ends(m.family), m.scaled(PUBLISHED.get(("flatness by size", m.language)))
+    pair, published = m.ends(m.family), m.published("flatness by size", m.family)
     yield _compared(m, "main", pair, FLATNESS, published=published, primary=True)
     yield from _under_other_conditions(m, FLATNESS)
     forms = {RELATIVE: "relative to squared weights", Quantity("enlarged trace"): "enlarged to one width"}
     measured = set(m.table[m.table.model == m.small].quantity)
     for form, name in forms.items():
         if form.quantity in measured:
-            yield _compared(m, name, pair, form)
-    yield from _between_neighbours(m, FLATNESS)
+            published = m.published("enlarged", m.family) if name.startswith("enlarged") else None
+            yield _compared(m, name, pair, form, published=published)
+    yield from _between_neighbours(m, "flatness by size", FLATNESS)
     if len(m.others) > 1:
         yield _compared(m, "LSTMs", m.ends(m.others), FLATNESS)
 
@@ -469,9 +484,10 @@ def _first_and_last(m: Measurements, stage: str, name: str, quantity: Quantity) 
 def _mean_of(name: str, family: list[Row]) -> Row:
     """The mean over sizes of rows of checkpoints."""
     mean = pd.concat([row["differences"] for row in family], axis=1).mean(axis=1)
-    change, unlearnt = (float(np.mean([row[key] for row in family])) for key in ("kl_change", "unlearnt"))
-    model = None if len(family) > 1 else family[0]["model"]
-    return _row(name, mean, family[0]["unit"], _moved(change), model=model, unlearnt=unlearnt)
+    keys = "kl_change", "unlearnt", "room"
+    change, unlearnt, room = (float(np.mean([row[key] for row in family])) for key in keys)
+    about = {"model": None if len(family) > 1 else family[0]["model"], "unlearnt": unlearnt, "room": room}
+    return _row(name, mean, family[0]["unit"], _moved(change), margin=None, **about)
 
 
 def _flatness_by_rate(m: Measurements) -> Iterator[Row]:
@@ -495,7 +511,7 @@ def _lookup(m: Measurements) -> Iterator[Row]:
     table = m.value(BASELINE, LOOKUP)
     ends = {name: m.end(name, ACCURACY) for name in m.family}
     worst = min(ends, key=lambda name: float(ends[name].mean()))
-    yield _row("main", ends[worst] - table, POINTS, model=worst, primary=True)
+    yield _row("main", ends[worst] - table, POINTS, model=worst, room=100 - table.mean(), primary=True)
     shortest = m.values(Model(worst, lr=m.lr), ACCURACY).iloc[:, 0]
     yield _row("after the shortest training", shortest - table, POINTS, model=worst)
     for name, end in ends.items():
@@ -513,6 +529,7 @@ def _flatness_as_a_cause(m: Measurements) -> Iterator[Row]:
     cooled = m.table[m.table.stage.str.startswith("cooled: ")]
     slopes: list[pd.Series] = []
     reasons: list[str] = []
+    unlearnt: list[float] = []
     for name in cooled.model.unique():
         effects: dict[Quantity, dict[str, pd.Series]] = {FLATNESS: {}, ACCURACY: {}}
         faults: list[str] = []
@@ -521,10 +538,14 @@ def _flatness_as_a_cause(m: Measurements) -> Iterator[Row]:
             model, treatment = Model(name, stage), stage.removeprefix("cooled: ")
             if model == base:
                 continue
+            kls = m.value(base, KL), m.value(model, KL)
+            at: Row = {"kl": _means(*kls, digits=4)}
+            at["unlearnt"] = 100 * max(kl.mean() for kl in kls) / m.baseline_kl
+            unlearnt.append(at["unlearnt"])
             for verb, of in {"flatter": FLATNESS, "gained": ACCURACY}.items():
                 effects[of][treatment] = effect = m.value(model, of) - m.value(base, of)
-                yield _row(f"{verb} by: {treatment}", effect, of.unit, model=name, judged=False)
-            if moved := _moved(_kl_change(m.value(base, KL), m.value(model, KL))):
+                yield _row(f"{verb} by: {treatment}", effect, of.unit, model=name, judged=False, **at)
+            if moved := _moved(_kl_change(*kls)):
                 faults.append(f"{name}, {treatment}: {moved}")
         flatter, gained = (pd.DataFrame(effects[of]) for of in (FLATNESS, ACCURACY))
         slopes.append((flatter * gained).sum(axis=1) / (flatter**2).sum(axis=1))
@@ -535,7 +556,8 @@ def _flatness_as_a_cause(m: Measurements) -> Iterator[Row]:
     if slopes:
         mean, reason = pd.concat(slopes, axis=1).mean(axis=1), "; ".join(dict.fromkeys(reasons)) or None
         published = PUBLISHED.get(("flatness as a cause", m.language))
-        yield _row("main", mean, SLOPE, reason, model="all", published=published, primary=True)
+        more: Row = {"published": published, "unlearnt": max(unlearnt), "primary": True}
+        yield _row("main", mean, SLOPE, reason, model="all", **more)
 
 
 def _between_sizes(m: Measurements) -> Iterator[Row]:
@@ -587,7 +609,7 @@ def _adversaries(m: Measurements, question: str, quantity: Quantity) -> Iterator
     limit, adamw = np.log(MOST_ADVERSARIAL_KL), m.end(model, KL)
     if near := [name for name, kl in kls.items() if np.log(kl / adamw).mean() <= limit]:
         published = PUBLISHED.get((question, m.language))
-        yield rows[near[-1]] | {"row": "main", "published": published, "primary": True}
+        yield rows.pop(near[-1]) | {"row": "main", "published": published, "primary": True}
         if quantity == ACCURACY and m.small != model:  # Section 2.3: 235M falls below 9M, on task B
             end = m.value(Model(model, f"descent: {near[-1]}", steps=m.steps), quantity)
             yield _row("AdamW at the smallest size", m.end(m.small, quantity) - end, POINTS, model=near[-1])

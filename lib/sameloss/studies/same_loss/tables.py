@@ -270,10 +270,10 @@ def control_table(answers: pd.DataFrame, question: str) -> pd.DataFrame:
     """Return every computed effect of a question."""
     table = _in_words(answers[(answers.question == question) & answers["mean"].notna()])
     unlearnt = table.unlearnt.map(lambda share: f"{share:.0f} %" if np.isfinite(share) else "")
-    table = table.assign(unlearnt=unlearnt, kl=table.kl.fillna(""), steps=table.steps.fillna(""))
-    table = table.rename(columns={"kl": "KL"})
-    table = table[["language", "comparison", "effect", "KL", "unlearnt", "steps", "verdict"]]
-    empty = [name for name in ("KL", "unlearnt", "steps") if not table[name].any()]
+    texts = ["KL", "unlearnt", "rate", "steps"]
+    table = table.assign(unlearnt=unlearnt).rename(columns={"kl": "KL"})
+    table = table[["language", "comparison", "effect", *texts, "verdict"]].fillna(dict.fromkeys(texts, ""))
+    empty = [name for name in texts if not table[name].any()]
     return table.drop(columns=empty + (["language"] if table.language.nunique() == 1 else []))
 
 
@@ -298,6 +298,7 @@ def model_table(table: pd.DataFrame) -> pd.DataFrame:
             "parameters": means.parameters,
             "KL": means.kl,
             "unlearnt (%)": 100 * means.kl / baseline_kl(part),
+            "rate": f"{main_lr(part):g}",
             "trace": means.trace,
             "accuracy (%)": means.as_is,
             "equal features (%)": means.accuracy,
@@ -374,7 +375,7 @@ STATEMENTS = {
     "flatness by size": "larger models are flatter at equal KL",
     "flatness by steps": "more steps at equal KL make models flatter",
     "flatness as a cause": "a model that is made flatter becomes more accurate",
-    "lookup": "even the least accurate size is more accurate than a lookup table of optimal loss",
+    "lookup": "after its longest training even the least accurate size beats a lookup table of optimal loss",
     "adversary": "AdamW's models are more accurate than an adversary's at equal KL",
     "flatness by adversary": "AdamW's models are flatter than an adversary's at equal KL",
     "flatness by regularisers": "SAM finds flatter models at equal KL",
@@ -389,7 +390,7 @@ OPPOSITES = {
     "flatness by size": "larger models are sharper at equal KL",
     "flatness by steps": "more steps at equal KL make models sharper",
     "flatness as a cause": "a model that is made flatter becomes less accurate",
-    "lookup": "the least accurate size is less accurate than a lookup table of optimal loss",
+    "lookup": "after its longest training the least accurate size falls below a lookup table of optimal loss",
     "adversary": "AdamW's models are less accurate than an adversary's at equal KL",
     "flatness by adversary": "AdamW's models are sharper than an adversary's at equal KL",
     "flatness by regularisers": "SAM finds sharper models at equal KL",
@@ -453,7 +454,8 @@ def conclusion(
     undecided = main[~main.direction.isin(["supported", "against"]) & ~one_draw]
     whether = {question: f"whether {statement}" for question, statement in STATEMENTS.items()}
     whether["size"] += ", the paper's main claim"
-    again = controls.row.str.startswith("one ") | (controls.row == "main, log-odds")  # not the same statement
+    other = controls.row.str.startswith("one ") & (controls.row != "one strength")  # not the same statement
+    again = other | (controls.row == "main, log-odds")
     held = main[main.direction == "supported"]
     against = controls[(controls.direction == "against") & ~again]
     favour = controls[(controls.direction == "supported") & ~again]
@@ -476,6 +478,7 @@ def conclusion(
         "flatness by size": "flatness of the two largest sizes",
     }
     items["Other comparisons of sizes"] = [
+        *filter(None, (controls_in_words(answers, language) for language in answers.language.unique())),
         *_sentences(nearest, between, linked),
         *_sentences(untrained, {"size": "even untrained, larger models are more accurate"}, linked),
     ]
@@ -491,9 +494,45 @@ def conclusion(
         rests = (f"at most {n} draw{'s' * (n != 1)} of the {LANGUAGES[str(name)]}" for name, n in draws)
         directed = answers[answers.question != "mask rate"]  # whose claim is no effect
         chance = f" {chance_in_words(directed)}" if len(directed) else ""
+        chance += _without_correction(undecided)
         everything = " All comparisons → [Verdicts](chapters/verdicts.html)." if linked else ""
         written.append(f"**How sure.** This rests on {' and '.join(rests)}.{chance}{everything}")
     return "\n\n".join(written)
+
+
+def _without_correction(undecided: pd.DataFrame) -> str:
+    """Return which main intervals would exclude no effect if they were not widened for their number."""
+    by_interval = (undecided.direction == "unclear") | undecided.reason.fillna("").str.startswith(
+        "the interval"
+    )
+    names = []
+    for _, row in undecided[
+        by_interval & (undecided.p < 0.05) & (undecided.question != "mask rate")
+    ].iterrows():
+        statements = OPPOSITES if row["mean"] < (row.unit == RATIO) else STATEMENTS
+        names.append(f"{statements[row.question]} ({LANGUAGES[row.language]})")
+    return f" Without Holm's correction more would be decided: {'; '.join(names)}." if names else ""
+
+
+def controls_in_words(answers: pd.DataFrame, language: str) -> str:
+    """Return what the controls leave of the effect of size on one language; empty without them."""
+    rows = answers[(answers.question == "size") & (answers.unit == POINTS) & (answers.language == language)]
+    mean = rows.drop_duplicates("row").set_index("row")["mean"]
+    filled = mean.filter(regex="^expanded to ")
+    if filled.empty or not {"main", "features as they are", "untrained"} <= set(mean.index):
+        return ""
+    own, alike = mean["features as they are"], filled.iloc[0]
+    share = f", {100 * (1 - alike / own):.0f} % less" if 0 < alike < own else ""
+    names = {row: f"with {row}" for row in mean.index if "labels" in row} | {
+        "fine-tuned": "after fine-tuning"
+    }
+    others = "".join(f"; {name} {mean[row]:+.1f}" for row, name in names.items() if row in mean)
+    return (
+        f"On the {LANGUAGES[language]} the largest model leads the smallest by {own:+.1f} points with their "
+        f"own features and by {alike:+.1f}{share} if random ones give the smallest as many. With equally "
+        f"many for all, trained models differ by {mean['main']:+.1f}, untrained ones by "
+        f"{mean['untrained']:+.1f}{others}."
+    )
 
 
 def page_title(page: str) -> str:
@@ -615,8 +654,14 @@ def rate_finding(answers: pd.DataFrame, table: pd.DataFrame) -> str:
     """Return what the learning rate alone does to the trace."""
     if (factor := rate_factor(answers, table)) is None:
         return "These runs have one learning rate."
-    where = _where(main_answer(answers, "flatness by rate"), answers, "at equal size and KL")
-    return f"{where}, dividing the learning rate by {factor[0]:g} multiplies the trace by {factor[1]:.1f}."
+    main = main_answer(answers, "flatness by rate")
+    where = _where(main, answers, "at equal size and KL")
+    of_sizes = answers.query(
+        "row == 'one size' and question == @main.question and language == @main.language"
+    )
+    ends = sorted(factor[0] ** -of_sizes["mean"].dropna())
+    spread = f" ({ends[0]:.1f} to {ends[-1]:.1f} by size)" if len(ends) > 1 else ""
+    return f"{where}, dividing the learning rate by {factor[0]:g} multiplies the trace by {factor[1]:.1f}{spread}."
 
 
 def trace_finding(answers: pd.DataFrame, table: pd.DataFrame, control: str = "") -> str:
@@ -646,7 +691,7 @@ def correlation_finding(answers: pd.DataFrame) -> str:
         f"{fits[row.language]:.2f})"
         for _, row in slopes.iterrows()
     )
-    return f"Across sizes, accuracy changes by {changes}."
+    return f"Across sizes, accuracy changes by {changes}; the paper's r² on its grammar is 0.92."
 
 
 def algorithm_finding(
