@@ -661,7 +661,8 @@ def rate_finding(answers: pd.DataFrame, table: pd.DataFrame) -> str:
     )
     ends = sorted(factor[0] ** -of_sizes["mean"].dropna())
     spread = f" ({ends[0]:.1f} to {ends[-1]:.1f} by size)" if len(ends) > 1 else ""
-    return f"{where}, dividing the learning rate by {factor[0]:g} multiplies the trace by {factor[1]:.1f}{spread}."
+    change = f"dividing the learning rate by {factor[0]:g} multiplies the trace by {factor[1]:.1f}"
+    return f"{where}, {change}{spread}."
 
 
 def trace_finding(answers: pd.DataFrame, table: pd.DataFrame, control: str = "") -> str:
