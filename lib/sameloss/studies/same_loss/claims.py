@@ -486,8 +486,8 @@ def _mean_of(name: str, family: list[Row]) -> Row:
     mean = pd.concat([row["differences"] for row in family], axis=1).mean(axis=1)
     keys = "kl_change", "unlearnt", "room"
     change, unlearnt, room = (float(np.mean([row[key] for row in family])) for key in keys)
-    about = {"model": None if len(family) > 1 else family[0]["model"], "unlearnt": unlearnt, "room": room}
-    return _row(name, mean, family[0]["unit"], _moved(change), margin=None, **about)
+    model, unit = None if len(family) > 1 else family[0]["model"], family[0]["unit"]
+    return _row(name, mean, unit, _moved(change), model=model, unlearnt=unlearnt, room=room)
 
 
 def _flatness_by_rate(m: Measurements) -> Iterator[Row]:
