@@ -252,13 +252,13 @@ for ax in axes:
 #
 # **Is it this KL or this learning rate?** The same two sizes are also compared at larger KLs, with label noise, and at other
 # learning rates (the peak rates are 0.005 and 0.00125). If the main verdict is
-# *supported* or *against* and one of these contradicts it, the verdict says so. The paper's gains are those of one task (for size
-# 6.9 points on task B, in proportion to our sizes 3.4; for steps 1.6 on task C), ours are means of two.
+# *supported* or *against* and one of these contradicts it, the verdict says so.
 #
 # A verdict has two parts: the direction that the interval supports (*supported*, *against*, or *unclear* if it contains zero
 # effect) and, where the paper reports a number, how the size of the effect compares with it (for sizes per doubling of parameters; as
 # published within 25 %, smaller, larger, or imprecise). A question is *not testable* where a rule of the protocol
-# forbids a verdict; one rule is that an interval that contains zero effect is wider than the published effect. Only the intervals of
+# forbids a verdict, for example that an interval that contains zero effect is wider than the published effect. The paper's gains are those of one task
+# (for size 6.9 points on task B, in proportion to our sizes 3.4; for steps 1.6 on task C); ours are means of two. Only the intervals of
 # main comparisons are widened by Holm's correction, so another row can be *supported* where the main one is not. In the
 # tables, KL and *unlearnt* are those of the common KL, and steps are those that the smaller and the larger model take to it. For continued training at a
 # constant rate (a *plateau*, below) KL and steps are those of the first and the last checkpoint. Models with label noise are

@@ -183,7 +183,7 @@ if len(of_size):
     if nearest.published.between(nearest.low, nearest.high).all():
         ratios = " and ".join(f"{ratio:.2f}" for ratio in nearest.published)
         say(
-            f"In proportion to so few doublings the paper's ratios are {ratios}, inside these intervals, which cannot exclude them."
+            f"In proportion to their few doublings the paper's ratios are {ratios}, which these intervals do not exclude."
         )
 
 # %%

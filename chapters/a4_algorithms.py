@@ -139,7 +139,8 @@ figures.effects_by_language(of_adversary)
 
 # %%
 say(tables.answer_in_words(answers, "adversary"))
-say(f"Beside it: {tables.effects_in_words(of_adversary[of_adversary.row != 'main'])}.")
+if len(others := of_adversary[of_adversary.row != "main"]):
+    say(f"Beside it: {tables.effects_in_words(others)}.")
 judged = answers[answers.row == "main"].set_index(["language", "question"]).direction.unstack()
 less_accurate, sharper = (judged[name] == "supported" for name in ("adversary", "flatness by adversary"))
 for name in judged.index[less_accurate & ~sharper]:
@@ -151,7 +152,7 @@ render(tables.control_table(answers, "flatness by adversary"), decimals=4)
 # %% [markdown]
 # ## Does flatness cause transfer? Models near the lowest loss, each treated in several ways
 #
-# The models compared so far differ in more than their flatness. Here the best model of each of several sizes (*unlearnt*, in the table below) continues with plain SGD and
+# The models compared so far differ in more than their flatness. Here a model of each of several sizes continues, after its longest training, with plain SGD and
 # one of several treatments: label noise of scale $s$, or none ($s = 0$); a penalty on the log Fisher trace, which flattens
 # without noise; and a reward for it, which sharpens (both in batches of 64 instead of 256, because of their cost). Noise raises
 # the loss, so each model is then trained on exact conditionals until its KL equals that of the untreated model of its

@@ -91,7 +91,7 @@ elsewhere = [
 # | supported | the whole interval is on the paper's side; for "changes little", within the margin |
 # | against | the whole interval is on the other side |
 # | unclear | the interval contains both |
-# | not testable | not judged, by a rule of the protocol, for the reason given in the table |
+# | not testable | a rule of the protocol forbids a verdict, for the reason given in the table |
 #
 # | size | the interval, compared with the published number |
 # |---|---|

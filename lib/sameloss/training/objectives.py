@@ -313,19 +313,19 @@ ALGORITHMS: dict[str, Algorithm] = {
         "λ",
     ),
     "sgd-noise": Algorithm(
-        "from a saturated model, plain SGD at a constant rate, label noise scaled by s",
+        "from a trained model, plain SGD at a constant rate, label noise scaled by s",
         lambda scale: _treatment(Objective(label_noise=scale)),
         1.0,
         "s",
     ),
     "penalty-after": Algorithm(
-        "from a saturated model, SGD without label noise plus μ times the log Fisher trace, batches of 64",
+        "from a trained model, SGD without label noise plus μ times the log Fisher trace, batches of 64",
         lambda weight: _treatment(_penalised(weight), batch=64),
         2e-3,
         "μ",
     ),
     "sharpen-after": Algorithm(
-        "from a saturated model, SGD without label noise minus μ times the log Fisher trace, batches of 64",
+        "from a trained model, SGD without label noise minus μ times the log Fisher trace, batches of 64",
         lambda weight: _treatment(_penalised(-weight), batch=64),
         2e-3,
         "μ",

@@ -14,7 +14,7 @@ from sameloss.languages.language import labels
 from sameloss.statistics.intervals import Paired
 from sameloss.store.location import results_folder
 from sameloss.studies.same_loss import pages
-from sameloss.studies.same_loss.claims import ONE_DRAW, POINTS, answers, verdict
+from sameloss.studies.same_loss.claims import ONE_DRAW, answers, verdict
 from sameloss.studies.same_loss.experiment import GRAMMAR
 from sameloss.studies.same_loss.pages import recorded_answers
 from sameloss.studies.same_loss.tables import (
@@ -154,12 +154,12 @@ def test_a_worse_large_model_speaks_against():
 
 def test_a_conclusion_says_what_holds_what_does_not_and_what_is_undecided():
     holds, others, sure = conclusion(answers(planted(size=3.0)), ["size"]).split("\n\n")
-    assert others.startswith("**Other comparisons of sizes.**\n- On the grammar the largest model leads the ")
+    assert others.startswith("**Other comparisons of sizes.**\n- On the grammar the lead of the largest ")
     assert "\n- The two largest sizes, nearest to the lowest loss: on the grammar +" in others
     assert others.endswith(", d = 64 to d = 96, 2 % unlearnt.")  # 40 / (2500 * 64) of 0.01 nats
     assert holds.startswith("**Holds.**\n- Larger models are more accurate at equal KL: on the grammar +6.")
     assert holds.endswith("), 7 % unlearnt.")  # 40 / (2500 * 24) of 0.01 nats
-    assert sure.startswith("**How sure.** This rests on at most 8 draws of the grammar. Testable main ")
+    assert sure.startswith("**How sure.** This rests on at most 8 draws of the grammar. Main comparisons, ")
     against = conclusion(answers(planted(size=-1.0)), ["size"])
     assert against.startswith(
         "**Does not hold.**\n- Larger models are less accurate at equal KL: on the grammar -"
@@ -186,7 +186,7 @@ def test_a_conclusion_says_what_holds_what_does_not_and_what_is_undecided():
     )
     assert "\n- Whether more steps at equal KL make models more accurate: " in unclear
     ceiling = conclusion(answers(planted(level=98.0)), ["size"])
-    assert "(not testable: the model to improve on leaves " in ceiling
+    assert "(not testable: the model compared with leaves " in ceiling
     assert ", 7 % unlearnt (not testable) →" in conclusion(
         answers(planted(level=98.0)), ["size"], linked=True
     ).replace("\N{NO-BREAK SPACE}", " ")
@@ -262,20 +262,24 @@ def test_without_runs_titles_say_so():
     one_size = answers(
         table[table.model.isin(["d24", "none"])]
     )  # whose plateau is the mean over sizes as well
-    assert chance_in_words(one_size).startswith("Testable main comparisons: 2, with ")
+    assert chance_in_words(one_size).startswith(
+        "Main comparisons, those too wide for a verdict included: 2, with "
+    )
 
 
 def test_at_a_ceiling_nothing_is_judged():
     rows = answers(planted(size=3.0, level=98.0))
-    rows = rows[(rows.question == "size") & (rows.unit == POINTS) & (rows.direction != "not judged")]
+    rows = rows[(rows.question == "size") & (rows.direction != "not judged")]
     rows = rows[(rows.row != "features as they are") & ~rows.row.str.startswith("over ")]  # which have room
     assert {"main", "task A", "fine-tuned", "128 labels", "expanded to 384"} < set(rows.row)
-    assert rows.reason.str.endswith("points of room").all()
+    assert rows.reason.str.endswith("points to gain").all()
 
 
 def test_a_ceiling_hides_what_more_steps_do():
     assert ask(planted(level=97.0), "steps").direction == "unclear"
-    assert ask(planted(level=99.0), "steps").reason == "the model to improve on leaves 1.0 points of room"
+    assert (
+        ask(planted(level=99.0), "steps").reason == "the model compared with leaves only 1.0 points to gain"
+    )
 
 
 def test_words_for_the_size_of_an_effect():
@@ -307,8 +311,10 @@ def test_features_of_a_width_are_no_effect_of_size():
     assert ask(table, "size").direction == "unclear"
     words = controls_in_words(answers(planted(width=3.0, size=0.5)), "grammar")  # two doublings
     assert re.search(
-        r"by [+][67][.]. points with their own features and by [+][01][.]., 8. % less if random", words
+        r"is [+][67][.]. points with each model's own features and [+][01][.]. [(]8. % less[)]", words
     )
+    words = controls_in_words(answers(planted(width=3.0, size=-0.3)), "grammar")
+    assert "(the gain is one of the probe's capacity)" in words
 
 
 def test_a_rate_that_falls_with_the_width_is_told_from_the_width():

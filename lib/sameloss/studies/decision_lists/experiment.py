@@ -1,4 +1,4 @@
-"""Presets, and stored runs: flows, sweeps, SGD, steps of the proofs."""
+"""Presets, and stored runs: flows, SGD, steps of the proofs."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace

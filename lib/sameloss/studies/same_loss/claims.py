@@ -175,7 +175,7 @@ class Measurements:
             steps = [w @ kl.columns.to_numpy(float) for w, kl in zip(weights, kls, strict=True)]
             rows[replicate] = (target, *ends, *steps)
         columns = ["kl", "first", "second", "first steps", "second steps"]
-        return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+        return pd.DataFrame.from_dict(rows, orient="index", columns=columns, dtype=float)
 
     def doublings(self, names: Sequence[str]) -> float:
         """Doublings of the parameters from the first to the last of some models."""
@@ -211,11 +211,11 @@ def answers(table: pd.DataFrame, questions: Collection[str] | None = None, plann
         blind = _no_better_than_tokens(m)
         for question, ask in QUESTIONS.items():
             asked = list(ask(m))
-            of_main = next((row.get("published") for row in asked if row["row"] == "main"), None)
+            published = next((row.get("published") for row in asked if row["row"] == "main"), None)
             for row in asked:
-                published = row.get("published") or of_main or PUBLISHED.get((question, m.language))
                 reason = row["reason"] or (blind if row["unit"] in (POINTS, LOG_ODDS, SLOPE) else None)
-                reason = reason or _crowded(row, published)
+                own = row.get("published") if row["unit"] == POINTS else None
+                reason = reason or _crowded(row, own or published)
                 rows.append(row | {"question": question, "language": m.language, "reason": reason})
     ps = [row["p"] for row in rows if row.get("primary")]
     levels = iter(holm_levels(ps + [1.0] * (planned - len(ps))))
@@ -227,8 +227,8 @@ def answers(table: pd.DataFrame, questions: Collection[str] | None = None, plann
 def _crowded(row: Row, published: float | None) -> str | None:
     """Why a gain in accuracy could not have shown, if the model that it is over leaves too little room."""
     least = row["margin"] or (published or 0.0) * (1 - TOLERANCE)
-    short = row["unit"] == POINTS and row.get("room", np.inf) < least
-    return f"the model to improve on leaves {row['room']:.1f} points of room" if short else None
+    short = row["unit"] in (POINTS, LOG_ODDS) and row.get("room", np.inf) < least
+    return f"the model compared with leaves only {row['room']:.1f} points to gain" if short else None
 
 
 OPPOSITE = {"supported": "against", "against": "supported"}
@@ -404,8 +404,8 @@ def _no_better_than_tokens(m: Measurements) -> str | None:
     ends = [m.end(name, ACCURACY) for name in m.family]
     best = max(ends, key=lambda end: float(end.mean()))
     lead = paired((best - m.value(BASELINE, TOKENS)).dropna().to_numpy())
-    words = f"{lead.mean:.1f} points ({lead.low:.1f} to {lead.high:.1f})"
-    return f"the most accurate size's lead over one-hot tokens is {words}" if lead.low <= 0 else None
+    words = f"the best one leads by {lead.mean:.1f} points, {lead.low:.1f} to {lead.high:.1f}"
+    return f"no size is shown to beat one-hot tokens ({words})" if lead.low <= 0 else None
 
 
 # The questions.
@@ -423,7 +423,8 @@ def _size_effect(m: Measurements) -> Iterator[Row]:
     published = m.published("size", m.family)
     yield _compared(m, "main", pair, ACCURACY, published=published, primary=True)
     odds = (logit(main["second"] / 100) - logit(main["first"] / 100)) / m.doublings(m.family)
-    yield _row("main, log-odds", odds, LOG_ODDS, published=PUBLISHED_LOG_ODDS.get(m.language))
+    more = {"published": PUBLISHED_LOG_ODDS.get(m.language), "room": 100 - main["first"].mean()}
+    yield _row("main, log-odds", odds, LOG_ODDS, **more)
     yield from _under_other_conditions(m, ACCURACY)
     for task in sorted(filter(None, m.table.task.unique())):
         yield _compared(m, display_name(task), pair, ACCURACY._replace(task=task))
@@ -435,7 +436,7 @@ def _size_effect(m: Measurements) -> Iterator[Row]:
     yield _row("untrained", large - small, POINTS, judged=False)  # evidence for neither side
     yield from _between_neighbours(m, "size", ACCURACY)
     if len(m.others) > 1:
-        yield _compared(m, "LSTMs", m.ends(m.others), ACCURACY)
+        yield _compared(m, "LSTMs", m.ends(m.others), ACCURACY, published=m.published("size", m.others))
 
 
 def _flatness_by_size(m: Measurements) -> Iterator[Row]:
@@ -445,15 +446,19 @@ def _flatness_by_size(m: Measurements) -> Iterator[Row]:
     pair, published = m.ends(m.family), m.published("flatness by size", m.family)
     yield _compared(m, "main", pair, FLATNESS, published=published, primary=True)
     yield from _under_other_conditions(m, FLATNESS)
-    forms = {RELATIVE: "relative to squared weights", Quantity("enlarged trace"): "enlarged to one width"}
+    enlarged = m.published("enlarged", m.family)
+    forms = (
+        ("relative trace", "relative to squared weights", None),
+        ("enlarged trace", "enlarged to one width", enlarged),
+    )
     measured = set(m.table[m.table.model == m.small].quantity)
-    for form, name in forms.items():
-        if form.quantity in measured:
-            published = m.published("enlarged", m.family) if name.startswith("enlarged") else None
-            yield _compared(m, name, pair, form, published=published)
+    for quantity, name, published in forms:
+        if quantity in measured:
+            yield _compared(m, name, pair, Quantity(quantity), published=published)
     yield from _between_neighbours(m, "flatness by size", FLATNESS)
     if len(m.others) > 1:
-        yield _compared(m, "LSTMs", m.ends(m.others), FLATNESS)
+        published = m.published("flatness by size", m.others)
+        yield _compared(m, "LSTMs", m.ends(m.others), FLATNESS, published=published)
 
 
 def _along_plateau(m: Measurements, quantity: Quantity) -> Iterator[Row]:
@@ -511,12 +516,13 @@ def _lookup(m: Measurements) -> Iterator[Row]:
     table = m.value(BASELINE, LOOKUP)
     ends = {name: m.end(name, ACCURACY) for name in m.family}
     worst = min(ends, key=lambda name: float(ends[name].mean()))
-    yield _row("main", ends[worst] - table, POINTS, model=worst, room=100 - table.mean(), primary=True)
+    yield _row("main", ends[worst] - table, POINTS, model=worst, primary=True)
     shortest = m.values(Model(worst, lr=m.lr), ACCURACY).iloc[:, 0]
     yield _row("after the shortest training", shortest - table, POINTS, model=worst)
     for name, end in ends.items():
         published = PUBLISHED.get(("lookup", m.language)) if name == m.large else None
-        yield _row("one size", end - table, POINTS, model=name, published=published)
+        room = 100 - table.mean()
+        yield _row("one size", end - table, POINTS, model=name, published=published, room=room)
 
 
 UNTREATED, NOISE, REWARD = (
@@ -529,7 +535,7 @@ def _flatness_as_a_cause(m: Measurements) -> Iterator[Row]:
     cooled = m.table[m.table.stage.str.startswith("cooled: ")]
     slopes: list[pd.Series] = []
     reasons: list[str] = []
-    unlearnt: list[float] = []
+    unlearnt: dict[str, float] = {}
     for name in cooled.model.unique():
         effects: dict[Quantity, dict[str, pd.Series]] = {FLATNESS: {}, ACCURACY: {}}
         faults: list[str] = []
@@ -541,7 +547,7 @@ def _flatness_as_a_cause(m: Measurements) -> Iterator[Row]:
             kls = m.value(base, KL), m.value(model, KL)
             at: Row = {"kl": _means(*kls, digits=4)}
             at["unlearnt"] = 100 * max(kl.mean() for kl in kls) / m.baseline_kl
-            unlearnt.append(at["unlearnt"])
+            unlearnt[name] = max(unlearnt.get(name, 0.0), at["unlearnt"])
             for verb, of in {"flatter": FLATNESS, "gained": ACCURACY}.items():
                 effects[of][treatment] = effect = m.value(model, of) - m.value(base, of)
                 yield _row(f"{verb} by: {treatment}", effect, of.unit, model=name, judged=False, **at)
@@ -556,7 +562,7 @@ def _flatness_as_a_cause(m: Measurements) -> Iterator[Row]:
     if slopes:
         mean, reason = pd.concat(slopes, axis=1).mean(axis=1), "; ".join(dict.fromkeys(reasons)) or None
         published = PUBLISHED.get(("flatness as a cause", m.language))
-        more: Row = {"published": published, "unlearnt": max(unlearnt), "primary": True}
+        more: Row = {"published": published, "unlearnt": np.mean([*unlearnt.values()]), "primary": True}
         yield _row("main", mean, SLOPE, reason, model="all", **more)
 
 

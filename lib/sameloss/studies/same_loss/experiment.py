@@ -95,8 +95,8 @@ Algorithm = tuple[str, float | None]
 """Name in `training.objectives.ALGORITHMS`, and strength."""
 
 TREATMENTS = (NO_TREATMENT, ("sgd-noise", 1.0), ("penalty-after", 0.01), ("sharpen-after", 0.03))
-"""Continuations of one saturated model: plain SGD without label noise, with it, with a penalty on the log
-trace, and with a reward for it."""
+"""Continuations of one model near the lowest loss: plain SGD without label noise, with it, with a penalty on
+the log trace, and with a reward for it."""
 
 ALGORITHMS: tuple[Algorithm, ...] = (
     *(("adversarial", strength) for strength in (0.003, 0.012, 0.05)),

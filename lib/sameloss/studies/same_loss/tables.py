@@ -243,8 +243,9 @@ def answer_table(answers: pd.DataFrame, questions: Iterable[str] = tuple(QUESTIO
 
 
 def chance_in_words(answers: pd.DataFrame) -> str:
-    """Return how many judged intervals exclude no effect, and how many would by chance."""
-    judged = answers[answers.direction.isin(["supported", "against", "unclear"])]
+    """Return how many intervals exclude no effect, and how many would by chance."""
+    by_interval = answers.direction.isin(["supported", "against", "unclear"]) | _too_wide(answers)
+    judged = answers[by_interval & (answers.row != "main, log-odds")]  # which is the main one in another unit
     if judged.empty:
         return "No comparison is testable."
 
@@ -257,10 +258,11 @@ def chance_in_words(answers: pd.DataFrame) -> str:
 
     n, favour, against = counted(judged[judged.row == "main"])
     all_n, all_favour, all_against = counted(judged)
-    others = (answers.direction == "not testable").sum()
+    others = ((answers.direction == "not testable") & ~by_interval).sum()
     return (
-        f"Testable main comparisons: {n}, with {favour} in favour of the paper and {against} against it. All "
-        f"testable ones, controls included: {all_n}, with {all_favour} in favour and {all_against} against, "
+        f"Main comparisons, those too wide for a verdict included: {n}, with {favour} in favour of the paper "
+        f"and {against} against it. With all controls: {all_n}, with {all_favour} in favour and "
+        f"{all_against} against, "
         f"where chance alone would give about {0.025 * all_n:.2g} each; {others} others are not testable. "
         "Comparisons that share models are not independent."
     )
@@ -390,7 +392,7 @@ OPPOSITES = {
     "flatness by size": "larger models are sharper at equal KL",
     "flatness by steps": "more steps at equal KL make models sharper",
     "flatness as a cause": "a model that is made flatter becomes less accurate",
-    "lookup": "after its longest training the least accurate size falls below a lookup table of optimal loss",
+    "lookup": "the least accurate size falls below a lookup table of optimal loss",
     "adversary": "AdamW's models are less accurate than an adversary's at equal KL",
     "flatness by adversary": "AdamW's models are sharper than an adversary's at equal KL",
     "flatness by regularisers": "SAM finds sharper models at equal KL",
@@ -454,8 +456,7 @@ def conclusion(
     undecided = main[~main.direction.isin(["supported", "against"]) & ~one_draw]
     whether = {question: f"whether {statement}" for question, statement in STATEMENTS.items()}
     whether["size"] += ", the paper's main claim"
-    other = controls.row.str.startswith("one ") & (controls.row != "one strength")  # not the same statement
-    again = other | (controls.row == "main, log-odds")
+    again = controls.row.isin(["one size", "one regulariser", "main, log-odds"])  # not the same statement
     held = main[main.direction == "supported"]
     against = controls[(controls.direction == "against") & ~again]
     favour = controls[(controls.direction == "supported") & ~again]
@@ -500,38 +501,42 @@ def conclusion(
     return "\n\n".join(written)
 
 
+def _too_wide(answers: pd.DataFrame) -> pd.Series:
+    """Whether an interval is why a row is not testable."""
+    return answers.reason.fillna("").str.startswith("the interval")
+
+
 def _without_correction(undecided: pd.DataFrame) -> str:
     """Return which main intervals would exclude no effect if they were not widened for their number."""
-    by_interval = (undecided.direction == "unclear") | undecided.reason.fillna("").str.startswith(
-        "the interval"
-    )
-    names = []
-    for _, row in undecided[
-        by_interval & (undecided.p < 0.05) & (undecided.question != "mask rate")
-    ].iterrows():
-        statements = OPPOSITES if row["mean"] < (row.unit == RATIO) else STATEMENTS
-        names.append(f"{statements[row.question]} ({LANGUAGES[row.language]})")
-    return f" Without Holm's correction more would be decided: {'; '.join(names)}." if names else ""
+    by_interval = (undecided.direction == "unclear") | _too_wide(undecided)
+    alone = by_interval & (undecided.p < 0.05) & (undecided.question != "mask rate")
+    names = [
+        f"{(OPPOSITES if row['mean'] < (row.unit == RATIO) else STATEMENTS)[row.question]} "
+        f"({LANGUAGES[row.language]})"
+        for _, row in undecided[alone].iterrows()
+    ]
+    return f" Without Holm's correction these would be decided as well: {'; '.join(names)}." if names else ""
 
 
 def controls_in_words(answers: pd.DataFrame, language: str) -> str:
-    """Return what the controls leave of the effect of size on one language; empty without them."""
+    """Return what the controls leave of the effect of size on a language; empty where it is not testable."""
     rows = answers[(answers.question == "size") & (answers.unit == POINTS) & (answers.language == language)]
-    mean = rows.drop_duplicates("row").set_index("row")["mean"]
+    testable = (rows.direction != "not testable") | _too_wide(rows)
+    mean = rows[testable & rows["mean"].notna()].drop_duplicates("row").set_index("row")["mean"]
     filled = mean.filter(regex="^expanded to ")
     if filled.empty or not {"main", "features as they are", "untrained"} <= set(mean.index):
         return ""
     own, alike = mean["features as they are"], filled.iloc[0]
-    share = f", {100 * (1 - alike / own):.0f} % less" if 0 < alike < own else ""
-    names = {row: f"with {row}" for row in mean.index if "labels" in row} | {
-        "fine-tuned": "after fine-tuning"
-    }
-    others = "".join(f"; {name} {mean[row]:+.1f}" for row, name in names.items() if row in mean)
+    share = f" ({100 * (1 - alike / own):.0f} % less)" if 0 < alike < own else ""
+    share = " (the gain is one of the probe's capacity)" if alike <= 0 < own else share
+    labels = [f"{mean[row]:+.1f} with {row}" for row in mean.index if row.endswith(" labels")]
+    tuned = f"; after fine-tuning it is {mean['fine-tuned']:+.1f}" if "fine-tuned" in mean else ""
     return (
-        f"On the {LANGUAGES[language]} the largest model leads the smallest by {own:+.1f} points with their "
-        f"own features and by {alike:+.1f}{share} if random ones give the smallest as many. With equally "
-        f"many for all, trained models differ by {mean['main']:+.1f}, untrained ones by "
-        f"{mean['untrained']:+.1f}{others}."
+        f"On the {LANGUAGES[language]} the lead of the largest model over the smallest is {own:+.1f} points "
+        f"with each model's own features and {alike:+.1f}{share} with random features added to the "
+        f"smallest's, as many in all. With equally many for all it is {mean['main']:+.1f}"
+        + (f" ({', '.join(labels)})" if labels else "")
+        + f", and {mean['untrained']:+.1f} between untrained models{tuned}."
     )
 
 
