@@ -176,15 +176,12 @@ from sameloss.studies.same_loss.pages import recorded_answers, recorded_measurem
 answers = recorded_answers()
 ways = ("main", "relative to squared weights", "enlarged to one width")
 rows = answers[(answers.question == "flatness by size") & answers.row.isin(ways)]
-groups = dict(list(rows.groupby("language", sort=False)))
 ratio = rows.pivot(index="row", columns="language", values="mean")["grammar"]
 finding(
     f"On the grammar, the smallest model's trace is {ratio['main']:.2f} times that of the largest, "
     f"and {ratio['enlarged to one width']:.2f} times after enlargement."
 )
-axes = drawing.panels(len(groups), width=5)
-for (name, own), ax in zip(groups.items(), axes, strict=True):
-    figures.effects(own, ax, tables.LANGUAGES[name])
+figures.effects_by_language(rows)
 
 # %%
 say(enlargement.tilt_in_words(rows, recorded_measurements()))

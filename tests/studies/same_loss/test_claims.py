@@ -153,22 +153,17 @@ def test_a_worse_large_model_speaks_against():
 
 
 def test_a_conclusion_says_what_holds_what_does_not_and_what_is_undecided():
-    holds, others, sure = conclusion(answers(planted(size=3.0)), ["size"]).split("\n\n")
+    holds, _, others, sure = conclusion(answers(planted(size=3.0)), ["size"]).split("\n\n")
     assert others.startswith("**Other comparisons of sizes.**\n- On the grammar the lead of the largest ")
     assert "\n- The two largest sizes, nearest to the lowest loss: on the grammar +" in others
     assert others.endswith(", d = 64 to d = 96, 2 % unlearnt.")  # 40 / (2500 * 64) of 0.01 nats
     assert holds.startswith("**Holds.**\n- Larger models are more accurate at equal KL: on the grammar +6.")
     assert holds.endswith("), 7 % unlearnt.")  # 40 / (2500 * 24) of 0.01 nats
-    assert sure.startswith("**How sure.** This rests on at most 8 draws of the grammar. Main comparisons, ")
+    assert sure.startswith("**How sure.** This rests on at most 8 draws of the grammar. Of ")
     against = conclusion(answers(planted(size=-1.0)), ["size"])
     assert against.startswith(
         "**Does not hold.**\n- Larger models are less accurate at equal KL: on the grammar -"
     )
-    mixed = answers(planted(size=3.0))
-    mixed.loc[mixed.row == "at the largest common KL", "direction"] = "against"
-    against = conclusion(mixed).partition("**Against the paper, in other comparisons.**\n- ")[2]
-    assert against.startswith("Larger models are less accurate at equal KL: on the grammar +")
-    assert "), at the largest common KL, 13 % unlearnt." in against
     turned = answers(planted(size=3.0)).assign(note="against: learning rate ∝ 1/d")
     assert "unlearnt, reversed with a learning rate that falls as 1/d." in conclusion(turned, ["size"])
     unclear = conclusion(answers(planted()))
@@ -177,13 +172,6 @@ def test_a_conclusion_says_what_holds_what_does_not_and_what_is_undecided():
     )
     assert whether in unclear
     assert re.search(f"{re.escape(whether)}on the grammar .*; paper: [+]3[.]5[)], 7 % unlearnt", unclear)
-    assert "Even untrained" not in unclear
-    better = planted()
-    untrained = (better.stage == "untrained") & (better.model == "d96") & (better.quantity == "accuracy")
-    better.loc[untrained, "value"] += 3
-    assert "\n- Even untrained, larger models are more accurate: on the grammar +" in conclusion(
-        answers(better)
-    )
     assert "\n- Whether more steps at equal KL make models more accurate: " in unclear
     ceiling = conclusion(answers(planted(level=98.0)), ["size"])
     assert "(not testable: the model compared with leaves " in ceiling
@@ -191,16 +179,29 @@ def test_a_conclusion_says_what_holds_what_does_not_and_what_is_undecided():
         answers(planted(level=98.0)), ["size"], linked=True
     ).replace("\N{NO-BREAK SPACE}", " ")
     mixed = answers(planted())
-    mixed.loc[mixed.row == "fine-tuned", "direction"] = "supported"
     mixed.loc[mixed.question == "steps", "reason"] = ONE_DRAW
-    favour = conclusion(mixed).partition("in other comparisons of what is undecided.**\n- ")[2]
-    assert re.match("Larger models are more accurate at equal KL: .*, fine-tuned", favour)
-    assert "fine-tuned" not in conclusion(answers(planted(size=3.0)))  # the main comparison says it
     assert "One draw is too few to say: whether more steps at equal KL make models more" in conclusion(mixed)
     absent = "**Undecided.**\n- No models here can say: whether AdamW's models are more accurate than"
     assert conclusion(answers(planted()), ["adversary"]).startswith(absent)
     assert conclusion(answers(planted()), ["flatness by rate"]) == ""  # it is not judged
     assert ask(planted(size=3.0), "size", "untrained").direction == "not judged"
+
+
+def test_a_conclusion_counts_other_comparisons_and_names_the_clearest_on_either_side():
+    table = answers(planted(size=3.0))
+    table = table[table.row.isin(["main", "fine-tuned", "features as they are", "at the largest common KL"])]
+    for row, p, direction in (
+        ("fine-tuned", 1e-3, "supported"),
+        ("features as they are", 1e-5, "supported"),
+        ("at the largest common KL", 1e-4, "against"),
+    ):
+        table.loc[table.row == row, ["p", "direction"]] = p, direction
+    others = conclusion(table, ["size"]).partition("the clearest on either side.**\n- ")[2]
+    of_size = (
+        "Larger models are more accurate at equal KL: on the grammar 2 supported .*, features as they are.*"
+    )
+    assert re.match(rf"{of_size}, 1 against .*, at the largest common KL, 13 % unlearnt", others)
+    assert "fine-tuned" not in others.partition("**How sure")[0].partition("\n\n")[0]
 
 
 def test_a_conclusion_does_not_speak_of_other_models_or_of_what_is_not_published():
@@ -258,13 +259,11 @@ def test_without_runs_titles_say_so():
     assert rate_finding(none, table) == "These runs have one learning rate."
     assert correlation_finding(none) == "These runs have too few sizes for a correlation."
     assert answer_in_words(none, "size") == "No two models were trained for this question yet."
-    assert chance_in_words(none).startswith("No comparison is testable")
+    assert chance_in_words(none).startswith("Of 0 intervals, ")
     one_size = answers(
         table[table.model.isin(["d24", "none"])]
     )  # whose plateau is the mean over sizes as well
-    assert chance_in_words(one_size).startswith(
-        "Main comparisons, those too wide for a verdict included: 2, with "
-    )
+    assert chance_in_words(one_size).startswith("Of 8 intervals, those too wide for a verdict included, ")
 
 
 def test_at_a_ceiling_nothing_is_judged():

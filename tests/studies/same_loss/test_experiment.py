@@ -13,7 +13,6 @@ from sameloss.store.store import Store, with_ancestors
 from sameloss.studies.same_loss import experiment, figures
 from sameloss.studies.same_loss.claims import answers
 from sameloss.studies.same_loss.experiment import ALGORITHMS, HMM, PRESETS, SMOKE, WORKSTATION, Measures
-from sameloss.studies.same_loss.figures import accuracy_against_kl
 from sameloss.studies.same_loss.pages import STUDY
 from sameloss.studies.same_loss.tables import (
     PAGES,
@@ -28,6 +27,7 @@ from sameloss.studies.same_loss.tables import (
     model_table,
     predictor_table,
     predictors_in_words,
+    row_name,
     treatment_finding,
 )
 from sameloss.training.objectives import NO_TREATMENT
@@ -117,14 +117,20 @@ def test_from_languages_to_answers(page):
     questions = {*PAGES["02_existence"], *PAGES["04_flatness"]} - {"flatness by rate"}
     assert set(rows[rows.language == "grammar"].question) == questions
     assert set(table[table.language == "opt"].stage) == {"baseline", "untrained", "descent", "plateau"}
-    grammar = table[table.language == "grammar"]
-    _, axes = plt.subplots(1, 6)
-    accuracy_against_kl(grammar, axes[0])
-    figures.trace_against_kl(grammar, axes[1])
-    figures.along_plateau(grammar, "kl", "KL", axes[2])
-    figures.accuracy_against_trace(grammar, axes[3])
-    figures.effects(rows[(rows.question == "size") & (rows.unit == "points")], axes[4])
-    figures.effects(rows[(rows.question == "flatness by size")], axes[5])
+    for draw in (figures.accuracy_against_kl, figures.trace_against_kl, figures.accuracy_against_trace):
+        figures.by_language(table, draw)
+        titles = [ax.get_title() for ax in plt.gcf().axes]
+        assert titles == ["grammar", "hidden Markov model, LSTMs", "OPT stand-in"]
+        plt.close()
+    figures.along_plateau(table[table.language == "grammar"], "kl", "KL", plt.gca())
+    plt.close()
+    of_size = rows[(rows.question == "size") & (rows.unit == "points")]
+    figures.effects_by_language(of_size)
+    first, *others = plt.gcf().axes
+    names = [label.get_text() for label in first.get_yticklabels()]
+    assert len(names) == len(set(names))
+    assert set(names) == {row_name(row) for row in of_size.itertuples()}
+    assert all(list(ax.get_yticks()) == list(first.get_yticks()) for ax in others)
     plt.close()
     assert len(answer_table(rows, QUESTIONS)) >= 6
     assert len(control_table(rows, "size")) >= 8

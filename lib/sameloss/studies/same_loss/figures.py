@@ -1,6 +1,7 @@
 """Figures: they draw a table of measurements, of answers or of a language into axes."""
 
 import itertools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from sameloss.studies.drawing import KL_LABEL, MARKERS, Style, panels, plain_log_axis
+from sameloss.studies.drawing import KL_LABEL, MARKERS, Style, label_ends, panels, plain_log_axis
 from sameloss.studies.names import display_name
 from sameloss.studies.same_loss.claims import EXPANDED, RATIO
 from sameloss.studies.same_loss.experiment import LADDER, LSTMS
@@ -75,12 +76,25 @@ def trace_against_kl(table: pd.DataFrame, ax: Axes) -> Axes:
     descents = rows[rows.stage == "descent"]
     for (model, lr), part in descents.groupby(["model", "lr"], sort=False):
         mean = np.exp(np.log(part.set_index("steps")[["kl", "trace"]]).groupby("steps").mean())
-        label = f"{model_name(model)}, rate / {main / lr:g}"
+        label = f"{model_name(model)}, rate {f'/ {main / lr:g}' if lr < main else f'× {lr / main:g}'}"
         other: Style = {} if lr == main else {"ls": ":", "label": label}
         ax.plot(mean.kl, mean.trace, **styles[model] | other)
     _kl_axis(ax, descents.kl, yscale="log", ylabel=TRACE)
     plain_log_axis(ax.yaxis, descents.trace)
     return ax
+
+
+def by_language(table: pd.DataFrame, draw: Callable[[pd.DataFrame, Axes], Axes]) -> None:
+    """Draw a table in a panel for each language, and one for its LSTMs; lines are labelled at their ends."""
+    parts = {}
+    for name, part in table.groupby("language", sort=False):
+        lstm, none = part.model.str.startswith("lstm"), part.model == "none"
+        for kind, models in {"": ~lstm & ~none, ", LSTMs": lstm}.items():
+            if models.any():
+                parts[LANGUAGES[str(name)] + kind] = part[models | none]
+    for (title, part), ax in zip(parts.items(), panels(len(parts), width=5), strict=True):
+        draw(part, ax).set_title(title)
+        label_ends(ax)
 
 
 def along_plateau(table: pd.DataFrame, quantity: str, label: str, ax: Axes) -> Axes:
@@ -133,18 +147,25 @@ PAPER = "#8250df"
 """Colour of the published effect, as in the tables of verdicts."""
 
 
-def effects(rows: pd.DataFrame, ax: Axes, title: str = "") -> Axes:
+def effects(rows: pd.DataFrame, ax: Axes, names: Sequence[str] = ()) -> Axes:
     """Draw effects with their intervals, one below the other.
 
     The dashed line is no effect, the dotted one the published effect, if there is one.
+
+    Args:
+        rows: from `claims.answers`.
+        ax: where to draw.
+        names: of all rows, from top to bottom; default: these rows'.
+
     """
+    names = names or list(dict.fromkeys(map(row_name, rows.itertuples())))
     ratio = (rows.unit == RATIO).all()
-    for i, row in enumerate(rows.itertuples()):
-        ends = [[row.mean - row.low], [row.high - row.mean]]
-        ax.errorbar(row.mean, -i, xerr=ends, fmt="o", color=COLOURS.get(row.direction, "0.35"), capsize=3)
-    ax.set_yticks(range(0, -len(rows), -1), [row_name(row) for row in rows.itertuples()])
+    for row in rows.itertuples():
+        ends, y = [[row.mean - row.low], [row.high - row.mean]], -names.index(row_name(row))
+        ax.errorbar(row.mean, y, xerr=ends, fmt="o", color=COLOURS.get(row.direction, "0.35"), capsize=3)
+    ax.set_yticks(range(0, -len(names), -1), names)
     if isinstance(ax.figure, Figure):
-        ax.figure.set_figheight(max(ax.figure.get_figheight(), 0.8 + 0.24 * len(rows)))
+        ax.figure.set_figheight(max(ax.figure.get_figheight(), 0.8 + 0.24 * len(names)))
     ax.axvline(1.0 if ratio else 0.0, color="0.35", ls="--", lw=1)
     published = rows[rows.row == "main"].published.dropna()
     for effect in published:
@@ -152,8 +173,8 @@ def effects(rows: pd.DataFrame, ax: Axes, title: str = "") -> Axes:
         ax.annotate(
             "the paper", (effect, 0.6), (4, 0), textcoords="offset points", color=PAPER, fontsize="small"
         )
-    ax.set(title=title, xlabel="ratio of traces" if ratio else "points of accuracy")
-    ax.set_ylim(0.5 - len(rows), 1.1 if len(published) else 0.5)
+    ax.set(xlabel="ratio of traces" if ratio else "points of accuracy")
+    ax.set_ylim(0.5 - len(names), 1.1 if len(published) else 0.5)
     if ratio:
         ax.set_xscale("log")
         plain_log_axis(ax.xaxis, pd.concat([rows.low, rows.high, pd.Series([1.0])]).dropna())
@@ -161,10 +182,19 @@ def effects(rows: pd.DataFrame, ax: Axes, title: str = "") -> Axes:
 
 
 def effects_by_language(rows: pd.DataFrame) -> None:
-    """Draw `effects` in a panel for each language; nothing if there are none."""
-    groups = dict(list(rows.groupby("language", sort=False)))
-    for (name, part), ax in zip(groups.items(), panels(len(groups), width=6), strict=True):
-        effects(part, ax, LANGUAGES[name])
+    """Draw `effects` in a panel for each language, side by side; nothing if there are none."""
+    groups, names = dict(list(rows.groupby("language", sort=False))), list[str]()
+    for part in groups.values():
+        below = 0
+        for name in map(row_name, part.itertuples()):
+            if name not in names:
+                names.insert(below, name)
+            below = names.index(name) + 1
+    axes = panels(len(groups), width=6)
+    for (language, part), ax in zip(groups.items(), axes, strict=True):
+        effects(part, ax, names).set_title(LANGUAGES[language])
+    for ax in axes[1:]:
+        ax.tick_params(labelleft=False)
 
 
 TREATMENTS = ("sgd-noise", "penalty-after", "sharpen-after")

@@ -1,7 +1,7 @@
 """Tables and sentences about the comparisons."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from sameloss.studies.same_loss.claims import (
     EXPANDED,
     LOG_ODDS,
     ONE_DRAW,
+    OPPOSITE,
     POINTS,
     R_SQUARED,
     RATE_SLOPE,
@@ -246,25 +247,11 @@ def chance_in_words(answers: pd.DataFrame) -> str:
     """Return how many intervals exclude no effect, and how many would by chance."""
     by_interval = answers.direction.isin(["supported", "against", "unclear"]) | _too_wide(answers)
     judged = answers[by_interval & (answers.row != "main, log-odds")]  # which is the main one in another unit
-    if judged.empty:
-        return "No comparison is testable."
-
-    def counted(rows: pd.DataFrame) -> tuple[Any, ...]:
-        none = (rows.unit == RATIO).astype(float)  # a ratio of one
-        favours, opposes = rows.low > none, rows.high < none
-        on_flatness = (favours & (rows.unit == RATIO)).sum()
-        part = f" ({on_flatness} of them on flatness)" if 0 < on_flatness < favours.sum() else ""
-        return len(rows), f"{favours.sum()}{part}", opposes.sum()
-
-    n, favour, against = counted(judged[judged.row == "main"])
-    all_n, all_favour, all_against = counted(judged)
-    others = ((answers.direction == "not testable") & ~by_interval).sum()
+    none = (judged.unit == RATIO).astype(float)  # a ratio of one
     return (
-        f"Main comparisons, those too wide for a verdict included: {n}, with {favour} in favour of the paper "
-        f"and {against} against it. With all controls: {all_n}, with {all_favour} in favour and "
-        f"{all_against} against, "
-        f"where chance alone would give about {0.025 * all_n:.2g} each; {others} others are not testable. "
-        "Comparisons that share models are not independent."
+        f"Of {len(judged)} intervals, those too wide for a verdict included, {(judged.low > none).sum()} lie "
+        f"wholly on the paper's side and {(judged.high < none).sum()} on the other, where chance alone would "
+        f"give about {0.025 * len(judged):.2g} each. Comparisons that share models are not independent."
     )
 
 
@@ -291,7 +278,7 @@ def model_table(table: pd.DataFrame) -> pd.DataFrame:
         ends = descents[descents.steps == descents.steps.max()]
         means = (
             ends.groupby(["parameters", "model"])[["kl", "trace", "as_is", "accuracy"]].mean().reset_index()
-        )
+        ).sort_values("model", key=lambda names: names.str.startswith("lstm"), kind="stable")
         own = part[part.stage.eq("descent") & part.lr.eq(main_lr(part)) & part.reading.eq(EXPANDED)]
         best = own[own.steps == own.steps.max()].groupby("model").value.max()
         columns = {
@@ -402,31 +389,51 @@ OPPOSITES = {
 """What *against* means, by question."""
 
 
-def _sentences(rows: pd.DataFrame, statements: dict[str, str], linked: bool) -> list[str]:
-    """Return one sentence per question: a statement, the effects on each language, perhaps a link."""
+def _effect(row: pd.Series, linked: bool) -> str:
+    """Return one effect without its number of draws, under which condition, and why it is not testable."""
+    condition = f", {CONDITIONS.get(row.row, row_name(row))}" if row.row != "main" else ""
+    condition = f" for {model_name(row.model)} alone" if row.row == "plateau" else condition
+    condition += f", {row.unlearnt:.0f} % unlearnt" if np.isfinite(row.unlearnt) else ""
+    condition += f", {conditions_in_words(row.note)}" if isinstance(row.note, str) else ""
+    paper = "" if pd.isna(row.published) else f"; paper: {published_in_words(row)}"
+    effect = re.sub(r"; \d+ draws", paper, effect_in_words(row))
+    reason = ""
+    if isinstance(row.reason, str):  # the front page's table has it in full
+        reason = " (not testable)" if linked else f" (not testable: {row.reason})"
+    return f"{effect}{condition}{reason}"
 
-    def effect(row: pd.Series) -> str:
-        """One effect without its number of draws, and under which condition."""
-        condition = f", {CONDITIONS.get(row.row, row_name(row))}" if row.row != "main" else ""
-        condition = f" for {model_name(row.model)} alone" if row.row == "plateau" else condition
-        condition += f", {row.unlearnt:.0f} % unlearnt" if np.isfinite(row.unlearnt) else ""
-        condition += f", {conditions_in_words(row.note)}" if isinstance(row.note, str) else ""
-        paper = "" if pd.isna(row.published) else f"; paper: {published_in_words(row)}"
-        effect = re.sub(r"; \d+ draws", paper, effect_in_words(row))
-        reason = ""
-        if isinstance(row.reason, str):  # the front page's table has it in full
-            reason = " (not testable)" if linked else f" (not testable: {row.reason})"
-        return f"{effect}{condition}{reason}"
 
+def _effects(rows: pd.DataFrame, linked: bool) -> str:
+    return "; ".join(_effect(row, linked) for _, row in rows.iterrows())
+
+
+def _sentences(
+    rows: pd.DataFrame,
+    statements: dict[str, str],
+    linked: bool,
+    write: Callable[[pd.DataFrame, bool], str] = _effects,
+) -> list[str]:
+    """Return one sentence per question: a statement, what is written of each language, perhaps a link."""
     sentences = []
     for question, part in rows.groupby("question", sort=False):
         statement, end = statements[str(question)], _link(str(question)) if linked else ""
-        effects = [
-            f"on the {LANGUAGES[str(name)]} {'; '.join(effect(row) for _, row in rows.iterrows())}"
-            for name, rows in part.groupby("language", sort=False)
-        ]
-        sentences.append(f"{statement[0].upper()}{statement[1:]}: {'; '.join(effects)}{end}.")
+        by_language = "; ".join(
+            f"on the {LANGUAGES[str(name)]} {write(of_language, linked)}"
+            for name, of_language in part.groupby("language", sort=False)
+        )
+        sentences.append(f"{statement[0].upper()}{statement[1:]}: {by_language}{end}.")
     return sentences
+
+
+def _counts(rows: pd.DataFrame, linked: bool) -> str:
+    """Return how many comparisons have each direction, and the clearest one of either side."""
+    written, by_direction = [], dict(list(rows.sort_values("p", kind="stable").groupby("direction")))
+    for direction in ("supported", "against", "unclear", "not testable"):
+        if direction in by_direction:
+            chosen = by_direction[direction]
+            clearest = f" ({_effect(chosen.iloc[0], linked)})" if direction in OPPOSITE else ""
+            written.append(f"{len(chosen)} {direction}{clearest}")
+    return ", ".join(written)
 
 
 def _link(question: str) -> str:
@@ -457,32 +464,24 @@ def conclusion(
     whether = {question: f"whether {statement}" for question, statement in STATEMENTS.items()}
     whether["size"] += ", the paper's main claim"
     again = controls.row.isin(["one size", "one regulariser", "main, log-odds"])  # not the same statement
-    held = main[main.direction == "supported"]
-    against = controls[(controls.direction == "against") & ~again]
-    favour = controls[(controls.direction == "supported") & ~again]
-    favour = favour[~(favour.question + favour.language).isin(held.question + held.language)]
-    items = {
-        "Holds": _sentences(held, STATEMENTS, linked),
-        "Does not hold": _sentences(main[main.direction == "against"], OPPOSITES, linked),
-        "Undecided": _sentences(undecided, whether, linked),
-        "In favour of the paper, in other comparisons of what is undecided": _sentences(
-            favour, STATEMENTS, linked
-        ),
-        "Against the paper, in other comparisons": _sentences(against, OPPOSITES, linked),
-    }
+    others = controls[(controls.direction != "not judged") & ~again]
     nearest = controls[controls.row.str.startswith("over ")].drop_duplicates(
         ["question", "language"], keep="last"
     )
-    untrained = controls[(controls.row == "untrained") & (controls.low > 0)].assign(row="main")
     between = {
         "size": "the two largest sizes, nearest to the lowest loss",
         "flatness by size": "flatness of the two largest sizes",
     }
-    items["Other comparisons of sizes"] = [
-        *filter(None, (controls_in_words(answers, language) for language in answers.language.unique())),
-        *_sentences(nearest, between, linked),
-        *_sentences(untrained, {"size": "even untrained, larger models are more accurate"}, linked),
-    ]
+    items = {
+        "Holds": _sentences(main[main.direction == "supported"], STATEMENTS, linked),
+        "Does not hold": _sentences(main[main.direction == "against"], OPPOSITES, linked),
+        "Undecided": _sentences(undecided, whether, linked),
+        "Other comparisons, and the clearest on either side": _sentences(others, STATEMENTS, linked, _counts),
+        "Other comparisons of sizes": [
+            *filter(None, (controls_in_words(answers, language) for language in answers.language.unique())),
+            *_sentences(nearest, between, linked),
+        ],
+    }
     for label, names in {
         "One draw is too few to say": main[one_draw].question.unique(),
         "No models here can say": [name for name in questions if name not in set(main.question)],
