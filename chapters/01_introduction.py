@@ -97,7 +97,8 @@ HTML(verdict_table.findings(tables.findings(answers[answers.direction != "not ju
 
 # %% mystnb={"figure": {"caption": "Accuracy of linear probes against KL: one line per size, one point per complete training run, means over replicates. All models are read with the same number of features. Horizontal lines: one-hot tokens, and the lookup table of true conditionals, whose loss is optimal. Recorded runs.", "name": "fig-argument-loss"}, "image": {"alt": "Probe accuracy against KL, one line per size, with horizontal lines for one-hot tokens and the lookup table."}}
 finding(tables.size_finding(answers, "at the largest common KL"))
-figures.by_language(record, figures.accuracy_against_kl)
+for ax in figures.by_language(record, figures.accuracy_against_kl):
+    drawing.label_ends(ax)
 
 # %%
 say(tables.answer_in_words(answers, "size"))
@@ -132,7 +133,8 @@ movable_accuracy(panels)
 
 # %% mystnb={"figure": {"caption": "Fisher trace against KL: one line per size and learning rate. Solid: the main rate; dotted: the other one. Recorded runs.", "name": "fig-argument-trace"}, "image": {"alt": "Fisher trace against KL, one line per size, solid and dotted for two learning rates."}}
 finding(tables.trace_finding(answers, record))
-figures.by_language(record, figures.trace_against_kl)
+for ax in figures.by_language(record, figures.trace_against_kl):
+    drawing.label_ends(ax)
 
 # %%
 say(tables.answer_in_words(answers, "flatness by size"))

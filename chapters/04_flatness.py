@@ -152,14 +152,15 @@ from sameloss.studies.same_loss import figures, tables
 from sameloss.studies.same_loss.claims import RATIO
 
 finding(tables.rate_finding(answers, measured))
-figures.by_language(measured, figures.trace_against_kl)
+for ax in figures.by_language(measured, figures.trace_against_kl):
+    drawing.label_ends(ax)
 
 # %% [markdown]
 # If the rate decreases with the width, as is common practice, the effects of rate and size can oppose each other, and a
 # wider model can look sharper because of its rate alone. We therefore compare sizes at the same rate, and show the effect of
 # the rate beside it.
 
-# %% mystnb={"figure": {"caption": "Trace of the smallest model divided by that of the largest, at equal KL (except cooled models, whose KLs differ), with 95 % intervals over replicates (that of the main comparison is widened by Holm's correction). Above one, the larger model is flatter. Green: supports the paper; red: against it; grey: undecided.", "name": "fig-trace-size"}, "image": {"alt": "Intervals of the ratio of traces, one row per comparison."}}
+# %% mystnb={"figure": {"caption": "Trace of the smallest model divided by that of the largest, at equal KL (except cooled models, whose KLs differ), with 95 % intervals over replicates (that of the main comparison is widened by Holm's correction). Above one, the larger model is flatter; a row without an interval was not measured on that language. Green: supports the paper; red: against it; grey: undecided.", "name": "fig-trace-size"}, "image": {"alt": "Intervals of the ratio of traces, one row per comparison."}}
 finding(tables.trace_finding(answers, measured, "learning rate ∝ 1/d"))
 figures.effects_by_language(answers[(answers.question == "flatness by size") & (answers.unit == RATIO)])
 
@@ -237,7 +238,7 @@ render(tables.control_table(answers, "flatness by steps"), decimals=4)
 
 # %% mystnb={"figure": {"caption": "Probe accuracy (all probes read equally many features) against Fisher trace after the longest training at one rate, one point per size and replicate.", "name": "fig-trace-accuracy"}, "image": {"alt": "Scatter plot of probe accuracy against Fisher trace, one colour per size."}}
 finding(tables.correlation_finding(answers))
-figures.by_language(measured, figures.accuracy_against_trace)
+drawing.legend(figures.by_language(measured, figures.accuracy_against_trace)[0])
 
 # %% [markdown]
 # With three sizes, as on the generated text, chance alone gives an r² of 0.5 on average. These models differ in size and in KL as well as in flatness, so the figure cannot tell which of the three makes the

@@ -20,7 +20,6 @@ from sameloss.models.masked_model import (
     Shape,
     chosen,
     parameter_group,
-    parameter_layer,
 )
 
 D, WORDS, LENGTH = 6, 5, 4
@@ -130,10 +129,8 @@ def names_of(family):
 
 
 @pytest.mark.parametrize("family", MODELS)
-def test_every_parameter_has_a_group_and_a_depth(family):
+def test_every_parameter_has_a_group(family):
     assert {parameter_group(name) for name in names_of(family)} == GROUPS_OF[family] <= set(GROUPS)
-    layers = ["embedding", "layer 1", "layer 2", "head"]
-    assert {parameter_layer(name) for name in names_of(family)} == set(layers)
 
 
 def test_groups_of_an_encoders_block():
@@ -148,29 +145,28 @@ def test_groups_of_an_encoders_block():
 
 
 @pytest.mark.parametrize(
-    ("name", "group", "layer"),
+    ("name", "group"),
     [
-        ("transformer.h.1.mlp.c_fc.weight", "MLP", "layer 2"),
-        ("transformer.h.0.ln_1.weight", "LayerNorm", "layer 1"),
-        ("transformer.wte.weight", "word embedding", "embedding"),
-        ("transformer.wpe.weight", "position", "embedding"),
-        ("distilbert.transformer.layer.0.ffn.lin1.weight", "MLP", "layer 1"),
-        ("vocab_projector.bias", "head", "head"),
-        ("albert.encoder.albert_layer_groups.0.albert_layers.0.ffn.weight", "MLP", "layer 1"),
-        ("model.embeddings.tok_embeddings.weight", "word embedding", "embedding"),
-        ("encoder.block.1.layer.1.DenseReluDense.wi.weight", "MLP", "layer 2"),
-        ("layers.1.linear2.weight", "MLP", "layer 2"),
-        ("layers.0.norm1.bias", "LayerNorm", "layer 1"),
+        ("transformer.h.1.mlp.c_fc.weight", "MLP"),
+        ("transformer.h.0.ln_1.weight", "LayerNorm"),
+        ("transformer.wte.weight", "word embedding"),
+        ("transformer.wpe.weight", "position"),
+        ("distilbert.transformer.layer.0.ffn.lin1.weight", "MLP"),
+        ("vocab_projector.bias", "head"),
+        ("albert.encoder.albert_layer_groups.0.albert_layers.0.ffn.weight", "MLP"),
+        ("model.embeddings.tok_embeddings.weight", "word embedding"),
+        ("encoder.block.1.layer.1.DenseReluDense.wi.weight", "MLP"),
+        ("layers.1.linear2.weight", "MLP"),
+        ("layers.0.norm1.bias", "LayerNorm"),
     ],
 )
-def test_names_of_other_families_are_known(name, group, layer):
+def test_names_of_other_families_are_known(name, group):
     """GPT-2, DistilBERT, ALBERT, ModernBERT, T5, and PyTorch's own encoder."""
-    assert (parameter_group(name), parameter_layer(name)) == (group, layer)
+    assert parameter_group(name) == group
 
 
 def test_unknown_names_are_other():
     assert parameter_group("bias") == "other"
-    assert parameter_layer("bias") == "head"
 
 
 # --- Shapes ---

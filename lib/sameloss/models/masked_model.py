@@ -25,18 +25,6 @@ GROUPS = {
 }
 """Groups of parameters by patterns of their names; the first match counts."""
 
-DEPTH = re.compile(r"(?:blocks?|layers?|\bh)\.(\d+)\.")
-
-
-def depth(layer: str) -> tuple[int, int]:
-    """Sort key for the names that `parameter_layer` returns.
-
-    >>> sorted(["head", "layer 10", "embedding", "layer 2"], key=depth)
-    ['embedding', 'layer 2', 'layer 10', 'head']
-    """
-    kind, _, number = layer.partition(" ")
-    return ("embedding", "layer", "head").index(kind), int(number or 0)
-
 
 def parameter_group(name: str) -> str:
     """Return the group of a parameter: one of `GROUPS`, or other.
@@ -48,19 +36,6 @@ def parameter_group(name: str) -> str:
     """
     lower = name.lower()
     return next((group for group, pattern in GROUPS.items() if re.search(pattern, lower)), "other")
-
-
-def parameter_layer(name: str) -> str:
-    """Return the depth of a parameter: embedding, layer 1, layer 2, ..., head.
-
-    A tied embedding counts as embedding, everything after the last block as head.
-
-    >>> [parameter_layer(n) for n in ("word.weight", "blocks.1.mlp_in.bias", "final_norm.weight")]
-    ['embedding', 'layer 2', 'head']
-    """
-    if block := DEPTH.search(name):
-        return f"layer {int(block[1]) + 1}"
-    return "embedding" if re.search(r"^word|position|embed|\bw[tp]e\b|^shared\b", name.lower()) else "head"
 
 
 # The model: embeddings, a stack of blocks, a tied head.

@@ -73,11 +73,14 @@ def panels(count: int, width: float = 3.5) -> list[Axes]:
 
 
 def legend(ax: Axes) -> None:
-    """Draw one legend above all panels, in rows of at most 100 characters."""
-    handles, labels = ax.get_legend_handles_labels()
-    if labels:
-        columns = max(1, min(len(labels), 100 // max(map(len, labels))))
-        ax.figure.legend(handles, labels, loc="outside upper center", ncols=columns, fontsize="small")
+    """Draw one legend above all panels of a figure, in rows of at most 100 characters."""
+    panels = [other.get_legend_handles_labels() for other in ax.figure.axes]
+    handles = {label: handle for pair in panels for handle, label in zip(*pair, strict=True)}
+    if handles:
+        columns = max(1, min(len(handles), 100 // max(map(len, handles))))
+        ax.figure.legend(
+            handles.values(), handles, loc="outside upper center", ncols=columns, fontsize="small"
+        )
 
 
 LINE_HEIGHT = 0.06

@@ -147,12 +147,10 @@ def test_bad_requests_say_what_is_valid(tiny_model, masked):
 DRAWS = {"word.weight": torch.tensor([1.0, 3.0]), "head_bias": torch.tensor([5.0, 3.0])}
 
 
-def test_parts_and_layers_add_up(tiny_model, masked):
+def test_parts_add_up(tiny_model, masked):
     trace = fisher_trace(tiny_model, masked, estimator="exact")
-    for split in (trace.parts, trace.layers):
-        assert sum(part.mean for part in split.values()) == pytest.approx(trace.total.mean, rel=1e-12)
+    assert sum(part.mean for part in trace.parts.values()) == pytest.approx(trace.total.mean, rel=1e-12)
     assert set(trace.parts) == {"word embedding", "position", "LayerNorm", "attention", "MLP", "head"}
-    assert set(trace.layers) == {"embedding", "layer 1", "head"}
     assert trace.by(parameter_group) == trace.parts
 
 
@@ -169,13 +167,6 @@ def test_parts_are_scaled():
     assert doubled.total == pytest.approx((6.0, 1.5, 2))
     assert doubled.seconds == trace.seconds
     assert trace.total.mean == 6.0
-
-
-def test_layers_are_in_order():
-    names = ("model.decoder.embed_tokens.weight", "model.decoder.final_layer_norm.bias")
-    names += tuple(f"model.decoder.layers.{k}.fc1.bias" for k in (10, 1))
-    trace = EstimatedTrace(dict.fromkeys(names, torch.ones(2)), 0.0)
-    assert list(trace.layers) == ["embedding", "layer 2", "layer 11", "head"]
 
 
 # --- The trace relative to the weights ---

@@ -153,24 +153,31 @@ def test_a_worse_large_model_speaks_against():
 
 
 def test_a_conclusion_says_what_holds_what_does_not_and_what_is_undecided():
-    holds, _, others, sure = conclusion(answers(planted(size=3.0)), ["size"]).split("\n\n")
-    assert others.startswith("**Other comparisons of sizes.**\n- On the grammar the lead of the largest ")
-    assert "\n- The two largest sizes, nearest to the lowest loss: on the grammar +" in others
-    assert others.endswith(", d = 64 to d = 96, 2 % unlearnt.")  # 40 / (2500 * 64) of 0.01 nats
+    claim, holds, _, more, sure = conclusion(answers(planted(size=3.0)), ["size"]).split("\n\n")
+    assert claim.endswith("that larger models are more accurate at equal KL, holds on the grammar.")
+    assert more.startswith("**More on size.**\n- On the grammar the lead of the largest ")
+    assert "\n- The two largest sizes, nearest to the lowest loss: on the grammar +" in more
+    assert more.endswith(", d = 64 to d = 96, 2 % unlearnt.")  # 40 / (2500 * 64) of 0.01 nats
     assert holds.startswith("**Holds.**\n- Larger models are more accurate at equal KL: on the grammar +6.")
     assert holds.endswith("), 7 % unlearnt.")  # 40 / (2500 * 24) of 0.01 nats
     assert sure.startswith("**How sure.** This rests on at most 8 draws of the grammar. Of ")
-    against = conclusion(answers(planted(size=-1.0)), ["size"])
+    claim, against, *_ = conclusion(answers(planted(size=-1.0)), ["size"]).split("\n\n")
+    assert claim.endswith("does not hold on the grammar.")
     assert against.startswith(
         "**Does not hold.**\n- Larger models are less accurate at equal KL: on the grammar -"
     )
     turned = answers(planted(size=3.0)).assign(note="against: learning rate ∝ 1/d")
     assert "unlearnt, reversed with a learning rate that falls as 1/d." in conclusion(turned, ["size"])
     unclear = conclusion(answers(planted()))
-    whether = (
-        "**Undecided.**\n- Whether larger models are more accurate at equal KL, the paper's main claim: "
+    whether = "**Undecided.**\n- Whether larger models are more accurate at equal KL: "
+    assert unclear.partition("\n\n")[0].endswith("is undecided on the grammar.")
+    assert "Even untrained" not in unclear
+    better = planted()
+    untrained = (better.stage == "untrained") & (better.model == "d96") & (better.quantity == "accuracy")
+    better.loc[untrained, "value"] += 3
+    assert "\n- Even untrained, larger models are more accurate: on the grammar +" in conclusion(
+        answers(better)
     )
-    assert whether in unclear
     assert re.search(f"{re.escape(whether)}on the grammar .*; paper: [+]3[.]5[)], 7 % unlearnt", unclear)
     assert "\n- Whether more steps at equal KL make models more accurate: " in unclear
     ceiling = conclusion(answers(planted(level=98.0)), ["size"])
@@ -187,21 +194,21 @@ def test_a_conclusion_says_what_holds_what_does_not_and_what_is_undecided():
     assert ask(planted(size=3.0), "size", "untrained").direction == "not judged"
 
 
-def test_a_conclusion_counts_other_comparisons_and_names_the_clearest_on_either_side():
+def test_a_conclusion_counts_other_comparisons_on_either_side():
+    """Without those that are parts of others; a language with nothing testable is left out."""
     table = answers(planted(size=3.0))
-    table = table[table.row.isin(["main", "fine-tuned", "features as they are", "at the largest common KL"])]
-    for row, p, direction in (
-        ("fine-tuned", 1e-3, "supported"),
-        ("features as they are", 1e-5, "supported"),
-        ("at the largest common KL", 1e-4, "against"),
-    ):
-        table.loc[table.row == row, ["p", "direction"]] = p, direction
-    others = conclusion(table, ["size"]).partition("the clearest on either side.**\n- ")[2]
-    of_size = (
-        "Larger models are more accurate at equal KL: on the grammar 2 supported .*, features as they are.*"
+    table = table[table.row.isin(["main", "main, log-odds", "fine-tuned", "task A", "task B"])]
+    directions = {"fine-tuned": ("supported", 2.0), "task A": ("supported", 1.0), "task B": ("against", -1.0)}
+    for row, values in directions.items():
+        table.loc[table.row == row, ["direction", "mean"]] = values
+    elsewhere = table.assign(language="hmm", direction="not testable")
+    others = conclusion(pd.concat([table, elsewhere]), ["size"]).partition("range of their estimates.**\n- ")[
+        2
+    ]
+    assert others.startswith(
+        "Whether larger models are more accurate at equal KL: "
+        "on the grammar 2 supported (+1.0 to +2.0 points), 1 against (-1.0 points).\n"
     )
-    assert re.match(rf"{of_size}, 1 against .*, at the largest common KL, 13 % unlearnt", others)
-    assert "fine-tuned" not in others.partition("**How sure")[0].partition("\n\n")[0]
 
 
 def test_a_conclusion_does_not_speak_of_other_models_or_of_what_is_not_published():
@@ -259,11 +266,11 @@ def test_without_runs_titles_say_so():
     assert rate_finding(none, table) == "These runs have one learning rate."
     assert correlation_finding(none) == "These runs have too few sizes for a correlation."
     assert answer_in_words(none, "size") == "No two models were trained for this question yet."
-    assert chance_in_words(none).startswith("Of 0 intervals, ")
+    assert chance_in_words(none).startswith("No comparison is testable")
     one_size = answers(
         table[table.model.isin(["d24", "none"])]
     )  # whose plateau is the mean over sizes as well
-    assert chance_in_words(one_size).startswith("Of 8 intervals, those too wide for a verdict included, ")
+    assert chance_in_words(one_size).startswith("Of 8 intervals, including those too wide for a verdict, ")
 
 
 def test_at_a_ceiling_nothing_is_judged():

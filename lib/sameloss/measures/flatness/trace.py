@@ -16,7 +16,7 @@ from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.gradient_norms import recordings
 from sameloss.measures.flatness.validation import check, check_logits
 from sameloss.models.bilstm import without_cudnn
-from sameloss.models.masked_model import depth, parameter_group, parameter_layer
+from sameloss.models.masked_model import parameter_group
 from sameloss.statistics.intervals import Estimate
 
 
@@ -39,12 +39,6 @@ class EstimatedTrace:
     def parts(self) -> dict[str, Estimate]:
         """The trace by kind of parameter: embeddings, attention, MLP, LayerNorm, head."""
         return self.by(parameter_group)
-
-    @property
-    def layers(self) -> dict[str, Estimate]:
-        """The trace by depth: embedding, layer 1, 2, ..., head."""
-        estimates = self.by(parameter_layer)
-        return {name: estimates[name] for name in sorted(estimates, key=depth)}
 
     def scaled(self, factor: Callable[[str], float]) -> "EstimatedTrace":
         """Multiply the part of each parameter by a factor that depends on its name."""

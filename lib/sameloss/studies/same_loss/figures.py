@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from sameloss.studies.drawing import KL_LABEL, MARKERS, Style, label_ends, panels, plain_log_axis
+from sameloss.studies.drawing import KL_LABEL, MARKERS, Style, panels, plain_log_axis
 from sameloss.studies.names import display_name
 from sameloss.studies.same_loss.claims import EXPANDED, RATIO
 from sameloss.studies.same_loss.experiment import LADDER, LSTMS
@@ -84,17 +84,18 @@ def trace_against_kl(table: pd.DataFrame, ax: Axes) -> Axes:
     return ax
 
 
-def by_language(table: pd.DataFrame, draw: Callable[[pd.DataFrame, Axes], Axes]) -> None:
-    """Draw a table in a panel for each language, and one for its LSTMs; lines are labelled at their ends."""
+def by_language(table: pd.DataFrame, draw: Callable[[pd.DataFrame, Axes], Axes]) -> list[Axes]:
+    """Draw a table in a panel for each language, and one for its LSTMs; returns the panels."""
     parts = {}
     for name, part in table.groupby("language", sort=False):
         lstm, none = part.model.str.startswith("lstm"), part.model == "none"
         for kind, models in {"": ~lstm & ~none, ", LSTMs": lstm}.items():
             if models.any():
                 parts[LANGUAGES[str(name)] + kind] = part[models | none]
-    for (title, part), ax in zip(parts.items(), panels(len(parts), width=5), strict=True):
+    axes = panels(len(parts), width=5)
+    for (title, part), ax in zip(parts.items(), axes, strict=True):
         draw(part, ax).set_title(title)
-        label_ends(ax)
+    return axes
 
 
 def along_plateau(table: pd.DataFrame, quantity: str, label: str, ax: Axes) -> Axes:
@@ -193,6 +194,8 @@ def effects_by_language(rows: pd.DataFrame) -> None:
     axes = panels(len(groups), width=6)
     for (language, part), ax in zip(groups.items(), axes, strict=True):
         effects(part, ax, names).set_title(LANGUAGES[language])
+    for ax in axes:
+        ax.set_ylim(0.5 - len(names), 1.1)
     for ax in axes[1:]:
         ax.tick_params(labelleft=False)
 

@@ -15,7 +15,6 @@ from sameloss.studies.same_loss.claims import (
     EXPANDED,
     LOG_ODDS,
     ONE_DRAW,
-    OPPOSITE,
     POINTS,
     R_SQUARED,
     RATE_SLOPE,
@@ -246,12 +245,17 @@ def answer_table(answers: pd.DataFrame, questions: Iterable[str] = tuple(QUESTIO
 def chance_in_words(answers: pd.DataFrame) -> str:
     """Return how many intervals exclude no effect, and how many would by chance."""
     by_interval = answers.direction.isin(["supported", "against", "unclear"]) | _too_wide(answers)
-    judged = answers[by_interval & (answers.row != "main, log-odds")]  # which is the main one in another unit
-    none = (judged.unit == RATIO).astype(float)  # a ratio of one
+    judged = answers[by_interval]
+    if judged.empty:
+        return "No comparison is testable."
+    ratio = judged.unit == RATIO
+    favours, opposes = judged.low > ratio, judged.high < ratio  # no effect is a ratio of one, or zero
+    others = ((answers.direction == "not testable") & ~by_interval).sum()
     return (
-        f"Of {len(judged)} intervals, those too wide for a verdict included, {(judged.low > none).sum()} lie "
-        f"wholly on the paper's side and {(judged.high < none).sum()} on the other, where chance alone would "
-        f"give about {0.025 * len(judged):.2g} each. Comparisons that share models are not independent."
+        f"Of {len(judged)} intervals, including those too wide for a verdict, {favours.sum()} lie entirely "
+        f"on the paper's side ({(favours & ratio).sum()} of them on flatness) and {opposes.sum()} on the "
+        f"other, where chance alone would give about {0.025 * len(judged):.2g} each; {others} more are not "
+        "testable. Comparisons share models, and some are parts of others: they are not independent."
     )
 
 
@@ -389,6 +393,10 @@ OPPOSITES = {
 """What *against* means, by question."""
 
 
+APART = "one (size|regulariser|model)|main, log-odds|AdamW at|after the shortest|plateau$|cooled$"
+"""Rows that are parts of others, or of another statement than the main one."""
+
+
 def _effect(row: pd.Series, linked: bool) -> str:
     """Return one effect without its number of draws, under which condition, and why it is not testable."""
     condition = f", {CONDITIONS.get(row.row, row_name(row))}" if row.row != "main" else ""
@@ -425,14 +433,19 @@ def _sentences(
     return sentences
 
 
-def _counts(rows: pd.DataFrame, linked: bool) -> str:
-    """Return how many comparisons have each direction, and the clearest one of either side."""
-    written, by_direction = [], dict(list(rows.sort_values("p", kind="stable").groupby("direction")))
+def _counts(rows: pd.DataFrame, _: bool) -> str:
+    """Return how many comparisons have each direction, and the range of the estimates on either side."""
+    written, by_direction = [], dict(list(rows.groupby("direction")))
     for direction in ("supported", "against", "unclear", "not testable"):
         if direction in by_direction:
             chosen = by_direction[direction]
-            clearest = f" ({_effect(chosen.iloc[0], linked)})" if direction in OPPOSITE else ""
-            written.append(f"{len(chosen)} {direction}{clearest}")
+            unit = chosen.unit.iloc[0]
+            ends = {
+                f"{end:{'.2f' if unit == RATIO else '+.1f'}}" for end in chosen["mean"].agg(["min", "max"])
+            }
+            estimates = f" ({' to '.join(sorted(ends, key=float))} {UNITS.get(unit, unit)})"
+            decided = direction in ("supported", "against")
+            written.append(f"{len(chosen)} {direction}{estimates if decided else ''}")
     return ", ".join(written)
 
 
@@ -462,9 +475,9 @@ def conclusion(
     one_draw = main.reason == ONE_DRAW
     undecided = main[~main.direction.isin(["supported", "against"]) & ~one_draw]
     whether = {question: f"whether {statement}" for question, statement in STATEMENTS.items()}
-    whether["size"] += ", the paper's main claim"
-    again = controls.row.isin(["one size", "one regulariser", "main, log-odds"])  # not the same statement
-    others = controls[(controls.direction != "not judged") & ~again]
+    apart = controls.row.str.match(APART) | (controls.direction == "not judged")
+    others = controls[~apart]
+    testable = (others.direction != "not testable").groupby([others.question, others.language])
     nearest = controls[controls.row.str.startswith("over ")].drop_duplicates(
         ["question", "language"], keep="last"
     )
@@ -472,14 +485,18 @@ def conclusion(
         "size": "the two largest sizes, nearest to the lowest loss",
         "flatness by size": "flatness of the two largest sizes",
     }
+    untrained = controls[(controls.row == "untrained") & (controls.low > 0)].assign(row="main")
     items = {
         "Holds": _sentences(main[main.direction == "supported"], STATEMENTS, linked),
         "Does not hold": _sentences(main[main.direction == "against"], OPPOSITES, linked),
         "Undecided": _sentences(undecided, whether, linked),
-        "Other comparisons, and the clearest on either side": _sentences(others, STATEMENTS, linked, _counts),
-        "Other comparisons of sizes": [
+        "Other comparisons, with the range of their estimates": _sentences(
+            others[testable.transform("any")], whether, linked, _counts
+        ),
+        "More on size": [
             *filter(None, (controls_in_words(answers, language) for language in answers.language.unique())),
             *_sentences(nearest, between, linked),
+            *_sentences(untrained, {"size": "even untrained, larger models are more accurate"}, linked),
         ],
     }
     for label, names in {
@@ -489,10 +506,18 @@ def conclusion(
         statements = "; ".join(whether[name] + (_link(name) if linked else "") for name in names)
         items["Undecided"] += [f"{label}: {statements}."] if statements else []
     written = ["\n- ".join([f"**{label}.**", *sentences]) for label, sentences in items.items() if sentences]
+    verdicts = main[main.question == "size"].set_index("language").direction
+    verdicts = verdicts.map({"supported": "holds", "against": "does not hold"}).fillna("is undecided")
+    if len(verdicts):
+        where = (
+            f"{verdict} on the {' and the '.join(LANGUAGES[name] for name in languages)}"
+            for verdict, languages in verdicts.groupby(verdicts, sort=False).groups.items()
+        )
+        written.insert(0, f"**The paper's main claim**, that {STATEMENTS['size']}, {' and '.join(where)}.")
     if not main.empty:
         draws = main.groupby("language", sort=False).replicates.max().astype(int).items()
         rests = (f"at most {n} draw{'s' * (n != 1)} of the {LANGUAGES[str(name)]}" for name, n in draws)
-        directed = answers[answers.question != "mask rate"]  # whose claim is no effect
+        directed = pd.concat([main, others]).query("question != 'mask rate'")  # whose claim is no effect
         chance = f" {chance_in_words(directed)}" if len(directed) else ""
         chance += _without_correction(undecided)
         everything = " All comparisons → [Verdicts](chapters/verdicts.html)." if linked else ""
