@@ -123,8 +123,12 @@ def test_standard_error_covers_the_population(masked):
     assert 0.90 <= covered / 200 <= 0.99
 
 
-def test_seconds_are_measured(head, masked):
-    assert hutchinson_trace(head, masked, batch=5, draws=3, generator=seeded()).seconds > 0
+def test_cost_is_counted(head, masked):
+    trace = hutchinson_trace(head, masked, batch=5, draws=3, generator=seeded())
+    assert trace.cost[:2] == (10 * 3, 3 * 10 * 3)
+    assert 0 < trace.cost.seconds < 10
+    plus = hutchinson_trace(head, masked, batch=5, draws=3, rank=2, generator=seeded())
+    assert plus.cost[:2] == (10 * 7, 3 * 10 * 7)
 
 
 def test_a_draw_is_the_trace_of_its_own_batch(masked, truth):

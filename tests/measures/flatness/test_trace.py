@@ -12,6 +12,7 @@ from sameloss.measures.flatness import gradient_norms
 from sameloss.measures.flatness.hessian import unflattened
 from sameloss.measures.flatness.trace import (
     ESTIMATORS,
+    Cost,
     EstimatedTrace,
     fisher_trace,
     minibatch_trace,
@@ -63,8 +64,12 @@ def test_exact_trace_is_the_sum_over_labels(tiny_model, batch, request):
     assert fisher_trace(tiny_model, masked, estimator="exact").total.mean == pytest.approx(slow, rel=1e-10)
 
 
-def test_seconds_are_measured(tiny_model, masked):
-    assert fisher_trace(tiny_model, masked, estimator="exact").seconds > 0
+def test_cost_counts_passes(tiny_model, masked):
+    cost = fisher_trace(tiny_model, masked, labels=5, generator=torch.Generator()).cost
+    assert (cost.forward, cost.backward) == (12, 60)
+    exact = fisher_trace(tiny_model, masked, estimator="exact").cost
+    assert (exact.forward, exact.backward) == (12, 36)
+    assert cost.seconds > 0
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -156,16 +161,16 @@ def test_parts_add_up(tiny_model, masked):
 
 def test_the_error_of_a_sum_includes_correlations():
     """The parts vary, each with an error of 1; their sum does not."""
-    trace = EstimatedTrace(DRAWS, 0.0)
+    trace = EstimatedTrace(DRAWS, Cost(2, 2, 0.0))
     assert trace.total == (6.0, 0.0, 2)
     assert trace.by(lambda name: name) == {"word.weight": (2.0, 1.0, 2), "head_bias": (4.0, 1.0, 2)}
 
 
 def test_parts_are_scaled():
-    trace = EstimatedTrace(DRAWS, 0.0)
+    trace = EstimatedTrace(DRAWS, Cost(2, 2, 0.0))
     doubled = trace.scaled(lambda name: 2.0 if name == "word.weight" else 0.5)
     assert doubled.total == pytest.approx((6.0, 1.5, 2))
-    assert doubled.seconds == trace.seconds
+    assert doubled.cost == trace.cost
     assert trace.total.mean == 6.0
 
 
@@ -178,7 +183,7 @@ def test_relative_trace_by_hand():
         model["a"].weight.copy_(torch.tensor([[3.0], [4.0]]))  # squared norm 25
         model["a"].bias.copy_(torch.tensor([1.0, 1.0]))  # 2
     draws = {"a.weight": torch.tensor([1.0, 2.0]), "a.bias": torch.tensor([10.0, 0.0])}
-    result = relative_trace(model, EstimatedTrace(draws, 0.0))
+    result = relative_trace(model, EstimatedTrace(draws, Cost(2, 2, 0.0)))
     assert result == pytest.approx((47.5, 2.5, 2))  # of 25 + 20 and 50
 
 
@@ -189,7 +194,7 @@ def test_relative_trace_is_invariant_where_whole_tensors_change(tiny_model, mask
     def measured(model):
         parts = unflattened(model, hessian_diagonal(model, masked))
         draws = {part: value.sum().expand(2) for part, value in parts.items()}
-        return relative_trace(model, EstimatedTrace(draws, 0.0)).mean
+        return relative_trace(model, EstimatedTrace(draws, Cost(2, 2, 0.0))).mean
 
     assert measured(reparametrised(tiny_model, name)) == pytest.approx(measured(tiny_model), rel=1e-9)
 
@@ -200,4 +205,4 @@ def test_relative_trace_is_invariant_where_whole_tensors_change(tiny_model, mask
 )
 def test_the_trace_of_another_model_is_refused(tiny_model, fault, draws):
     with pytest.raises(ParameterError, match=fault):
-        relative_trace(tiny_model, EstimatedTrace(draws, 0.0))
+        relative_trace(tiny_model, EstimatedTrace(draws, Cost(2, 2, 0.0)))

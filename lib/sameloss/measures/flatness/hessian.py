@@ -25,7 +25,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from sameloss.checks import check_count
 from sameloss.errors import ParameterError
 from sameloss.languages.masking import Batch
-from sameloss.measures.flatness.trace import EstimatedTrace
+from sameloss.measures.flatness.trace import Cost, EstimatedTrace
 from sameloss.measures.flatness.validation import check, check_logits
 from sameloss.models.bilstm import without_cudnn
 
@@ -290,7 +290,8 @@ def hutchinson_trace(
         diagonal = _hutch_plus_plus(product, sketch, directions) if rank else _hutchinson(product, directions)
         parts.append({name: part.sum() for name, part in unflattened(model, diagonal).items()})
     summed = {name: torch.stack([part[name] for part in parts]).cpu() for name in parts[0]}
-    return EstimatedTrace(summed, time.perf_counter() - started)
+    passes = len(parts) * batch * (2 * rank + draws)
+    return EstimatedTrace(summed, Cost(passes, 3 * passes, time.perf_counter() - started))
 
 
 def fisher_gap(

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -20,16 +21,24 @@ from sameloss.models.masked_model import parameter_group
 from sameloss.statistics.intervals import Estimate
 
 
+class Cost(NamedTuple):
+    """Cost of an estimate: passes of one sentence through the model, and seconds."""
+
+    forward: int
+    backward: int  # a Hessian-vector product counts as one forward and three backward passes
+    seconds: float
+
+
 @dataclass(frozen=True)
 class EstimatedTrace:
     """Independent draws of a trace, split by parameter.
 
     `draws[name]` holds one unbiased value of the parameter's part of the trace per draw: per sentence, batch
-    or random direction, depending on the estimator. They took `seconds`.
+    or random direction, depending on the estimator.
     """
 
     draws: dict[str, Float[Tensor, " draw"]]
-    seconds: float
+    cost: Cost
 
     @property
     def total(self) -> Estimate:
@@ -48,7 +57,7 @@ class EstimatedTrace:
         """Sum the parts of each group of parameters; standard errors include correlations within the group.
 
         >>> draws = {"word": torch.tensor([1.0, 3.0]), "head": torch.tensor([5.0, 3.0])}
-        >>> EstimatedTrace(draws, seconds=0.0).by(lambda name: "all")
+        >>> EstimatedTrace(draws, Cost(2, 2, 0.0)).by(lambda name: "all")
         {'all': Estimate(mean=6.0, standard_error=0.0, count=2)}
 
         """
@@ -105,16 +114,17 @@ def fisher_trace(
     check_count("labels", labels)
     if generator is None and estimator != "exact":
         raise ParameterError(f"The estimator {estimator} is random; give it a generator, or choose exact.")
-    started = time.perf_counter()
+    started, backward = time.perf_counter(), 0
     trainable = [name for name, p in model.named_parameters() if p.requires_grad]
     draws = {name: torch.zeros(len(masked.masked), dtype=torch.float64) for name in trainable}
     for rows, recording in recordings(model, masked):
         probabilities = recording.logits.detach().softmax(-1)
         for cotangents in _cotangents(estimator, probabilities, labels, generator):
+            backward += len(cotangents)
             for name, norms in recording.squared_norms(cotangents).items():
                 draws[name][rows] += norms.cpu()
         del recording  # free its graph before the next forward pass
-    return EstimatedTrace(draws, time.perf_counter() - started)
+    return EstimatedTrace(draws, Cost(len(masked.masked), backward, time.perf_counter() - started))
 
 
 def _cotangents(
@@ -181,7 +191,7 @@ def minibatch_trace(
         for name, gradient in zip(named, gradients, strict=True):  # B ‖gradient of the mean loss‖²
             draws[name].append(gradient.double().square().sum().cpu() / batch)
     stacked = {name: torch.stack(values) for name, values in draws.items()}
-    return EstimatedTrace(stacked, time.perf_counter() - started)
+    return EstimatedTrace(stacked, Cost(count * batch, count * batch, time.perf_counter() - started))
 
 
 def relative_trace(model: nn.Module, trace: EstimatedTrace) -> Estimate:

@@ -104,12 +104,12 @@ def estimator_measurement(
     truth = predictions(model, population)
     exact = fisher_trace(model, population, estimator="exact")
     known = Estimate(exact.total.mean, 0.0, sentences)
-    rows = [{"estimator": "known", **known._asdict(), "seconds": exact.seconds}]
+    rows = [{"estimator": "known", **known._asdict(), **exact.cost._asdict()}]
     generator = generator_for("estimators", seed)
     for name, (_, fraction, estimate) in ESTIMATORS.items():
         drawn = torch.randint(sentences, (int(fraction * sentences),), generator=generator)
         trace = estimate(model, population.rows(drawn), truth[drawn], generator=generator)
-        rows.append({"estimator": name, **trace.total._asdict(), "seconds": trace.seconds})
+        rows.append({"estimator": name, **trace.total._asdict(), **trace.cost._asdict()})
         report(len(rows) / (1 + len(ESTIMATORS)), name)
     return pd.DataFrame(rows)
 
