@@ -397,22 +397,20 @@ APART = "one (size|regulariser|model)|main, log-odds|AdamW at|after the shortest
 """Rows that are parts of others, or of another statement than the main one."""
 
 
-def _effect(row: pd.Series, linked: bool) -> str:
-    """Return one effect without its number of draws, under which condition, and why it is not testable."""
-    condition = f", {CONDITIONS.get(row.row, row_name(row))}" if row.row != "main" else ""
-    condition = f" for {model_name(row.model)} alone" if row.row == "plateau" else condition
-    condition += f", {row.unlearnt:.0f} % unlearnt" if np.isfinite(row.unlearnt) else ""
-    condition += f", {conditions_in_words(row.note)}" if isinstance(row.note, str) else ""
-    paper = "" if pd.isna(row.published) else f"; paper: {published_in_words(row)}"
-    effect = re.sub(r"; \d+ draws", paper, effect_in_words(row))
-    reason = ""
-    if isinstance(row.reason, str):  # the front page's table has it in full
-        reason = " (not testable)" if linked else f" (not testable: {row.reason})"
-    return f"{effect}{condition}{reason}"
-
-
 def _effects(rows: pd.DataFrame, linked: bool) -> str:
-    return "; ".join(_effect(row, linked) for _, row in rows.iterrows())
+    """Return effects without their number of draws, under which conditions, and why they are not testable."""
+    written = []
+    for _, row in rows.iterrows():
+        paper = "" if pd.isna(row.published) else f"; paper: {published_in_words(row)}"
+        words = [re.sub(r"; \d+ draws", paper, effect_in_words(row))]
+        words += [row_name(row)] if row.row != "main" else []
+        words += [f"{row.unlearnt:.0f} % unlearnt"] if np.isfinite(row.unlearnt) else []
+        words += [conditions_in_words(row.note)] if isinstance(row.note, str) else []
+        reason = ""
+        if isinstance(row.reason, str):  # the front page's table has it in full
+            reason = " (not testable)" if linked else f" (not testable: {row.reason})"
+        written.append(", ".join(words) + reason)
+    return "; ".join(written)
 
 
 def _sentences(
@@ -435,17 +433,14 @@ def _sentences(
 
 def _counts(rows: pd.DataFrame, _: bool) -> str:
     """Return how many comparisons have each direction, and the range of the estimates on either side."""
-    written, by_direction = [], dict(list(rows.groupby("direction")))
+    written, unit = [], rows.unit.iloc[0]
+    sign = ".2f" if unit == RATIO else "+.1f"
     for direction in ("supported", "against", "unclear", "not testable"):
-        if direction in by_direction:
-            chosen = by_direction[direction]
-            unit = chosen.unit.iloc[0]
-            ends = {
-                f"{end:{'.2f' if unit == RATIO else '+.1f'}}" for end in chosen["mean"].agg(["min", "max"])
-            }
-            estimates = f" ({' to '.join(sorted(ends, key=float))} {UNITS.get(unit, unit)})"
-            decided = direction in ("supported", "against")
-            written.append(f"{len(chosen)} {direction}{estimates if decided else ''}")
+        estimates = rows["mean"][rows.direction == direction]
+        ends = " to ".join(dict.fromkeys(f"{end:{sign}}" for end in (estimates.min(), estimates.max())))
+        decided = direction in ("supported", "against")
+        around = f" ({ends} {UNITS.get(unit, unit)})" if decided else ""
+        written += [f"{len(estimates)} {direction}{around}"] if len(estimates) else []
     return ", ".join(written)
 
 
