@@ -120,7 +120,6 @@ render(pd.Series(summaries, name="what it changes").rename_axis("algorithm").res
 from sameloss.studies import drawing
 from sameloss.studies.same_loss import figures, tables
 
-language = page.replicate.setup.name
 render(tables.algorithm_table(page.table), decimals=3)
 
 # %%
@@ -171,11 +170,13 @@ render(tables.control_table(answers, "flatness by adversary"), decimals=4)
 # We therefore compare noise, penalty and reward with each other, and conclude nothing if they disagree.
 
 # %% mystnb={"figure": {"caption": "Gain in accuracy against trace, both relative to the untreated model, at equal KL, with 95 % intervals over replicates. If flatness determined accuracy, all points would lie on one decreasing line through the intersection of the grey lines.", "name": "fig-bought"}, "image": {"alt": "Difference in accuracy against the ratio of traces, one marker per treatment and model, with error bars."}}
-treated = answers[(answers.question == "flatness as a cause") & (answers.language == language)]
-finding(tables.treatment_finding(treated))
-(ax,) = drawing.panels(1, width=7)
-figures.treatments(treated, ax)
-drawing.legend(ax)
+finding(tables.treatment_finding(answers))
+treated = answers[answers.row.str.contains("^(?:flatter|gained) by: ")].groupby("language", sort=False)
+axes = drawing.panels(treated.ngroups, width=6)
+for (name, part), ax in zip(treated, axes, strict=True):
+    figures.treatments(part, ax).set_title(tables.LANGUAGES[name])
+if axes:
+    drawing.legend(axes[0])
 
 # %%
 between = answers[answers.row == "between sizes"]

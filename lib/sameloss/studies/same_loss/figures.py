@@ -168,14 +168,13 @@ def effects(rows: pd.DataFrame, ax: Axes, names: Sequence[str] = ()) -> Axes:
     if isinstance(ax.figure, Figure):
         ax.figure.set_figheight(max(ax.figure.get_figheight(), 0.8 + 0.24 * len(names)))
     ax.axvline(1.0 if ratio else 0.0, color="0.35", ls="--", lw=1)
-    published = rows[rows.row == "main"].published.dropna()
-    for effect in published:
+    for effect in rows[rows.row == "main"].published.dropna():
         ax.axvline(effect, color=PAPER, ls=":", lw=1.5)
         ax.annotate(
             "the paper", (effect, 0.6), (4, 0), textcoords="offset points", color=PAPER, fontsize="small"
         )
     ax.set(xlabel="ratio of traces" if ratio else "points of accuracy")
-    ax.set_ylim(0.5 - len(names), 1.1 if len(published) else 0.5)
+    ax.set_ylim(0.5 - len(names), 1.1)
     if ratio:
         ax.set_xscale("log")
         plain_log_axis(ax.xaxis, pd.concat([rows.low, rows.high, pd.Series([1.0])]).dropna())
@@ -185,7 +184,7 @@ def effects(rows: pd.DataFrame, ax: Axes, names: Sequence[str] = ()) -> Axes:
 def effects_by_language(rows: pd.DataFrame) -> None:
     """Draw `effects` in a panel for each language, side by side; nothing if there are none."""
     groups, names = dict(list(rows.groupby("language", sort=False))), list[str]()
-    for part in groups.values():
+    for part in sorted(groups.values(), key=len, reverse=True):  # the fullest sets the order
         below = 0
         for name in map(row_name, part.itertuples()):
             if name not in names:
@@ -194,8 +193,6 @@ def effects_by_language(rows: pd.DataFrame) -> None:
     axes = panels(len(groups), width=6)
     for (language, part), ax in zip(groups.items(), axes, strict=True):
         effects(part, ax, names).set_title(LANGUAGES[language])
-    for ax in axes:
-        ax.set_ylim(0.5 - len(names), 1.1)
     for ax in axes[1:]:
         ax.tick_params(labelleft=False)
 

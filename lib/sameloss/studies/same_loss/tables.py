@@ -501,23 +501,30 @@ def conclusion(
         statements = "; ".join(whether[name] + (_link(name) if linked else "") for name in names)
         items["Undecided"] += [f"{label}: {statements}."] if statements else []
     written = ["\n- ".join([f"**{label}.**", *sentences]) for label, sentences in items.items() if sentences]
+    if main.empty:
+        return "\n\n".join(written)
+    directed = pd.concat([main, others]).query("question != 'mask rate'")  # whose claim is no effect
+    draws = main.groupby("language", sort=False).replicates.max().astype(int).items()
+    rests = (f"at most {n} draw{'s' * (n != 1)} of the {LANGUAGES[str(name)]}" for name, n in draws)
+    sure = [
+        f"**How sure.** This rests on {' and '.join(rests)}.",
+        chance_in_words(directed) if len(directed) else "",
+        _without_correction(undecided),
+        "All comparisons → [Verdicts](chapters/verdicts.html)." if linked else "",
+    ]
+    return "\n\n".join(filter(None, [_main_claim(main), *written, " ".join(filter(None, sure))]))
+
+
+def _main_claim(main: pd.DataFrame) -> str:
+    """Return on which languages larger models are more accurate; empty if that was not asked."""
     verdicts = main[main.question == "size"].set_index("language").direction
     verdicts = verdicts.map({"supported": "holds", "against": "does not hold"}).fillna("is undecided")
-    if len(verdicts):
-        where = (
-            f"{verdict} on the {' and the '.join(LANGUAGES[name] for name in languages)}"
-            for verdict, languages in verdicts.groupby(verdicts, sort=False).groups.items()
-        )
-        written.insert(0, f"**The paper's main claim**, that {STATEMENTS['size']}, {' and '.join(where)}.")
-    if not main.empty:
-        draws = main.groupby("language", sort=False).replicates.max().astype(int).items()
-        rests = (f"at most {n} draw{'s' * (n != 1)} of the {LANGUAGES[str(name)]}" for name, n in draws)
-        directed = pd.concat([main, others]).query("question != 'mask rate'")  # whose claim is no effect
-        chance = f" {chance_in_words(directed)}" if len(directed) else ""
-        chance += _without_correction(undecided)
-        everything = " All comparisons → [Verdicts](chapters/verdicts.html)." if linked else ""
-        written.append(f"**How sure.** This rests on {' and '.join(rests)}.{chance}{everything}")
-    return "\n\n".join(written)
+    where = [
+        f"{verdict} on the {' and the '.join(LANGUAGES[name] for name in languages)}"
+        for verdict, languages in verdicts.groupby(verdicts, sort=False).groups.items()
+    ]
+    claim = f"**The paper's main claim**, that {STATEMENTS['size']}, {' and '.join(where)}."
+    return claim if where else ""
 
 
 def _too_wide(answers: pd.DataFrame) -> pd.Series:
@@ -534,7 +541,7 @@ def _without_correction(undecided: pd.DataFrame) -> str:
         f"({LANGUAGES[row.language]})"
         for _, row in undecided[alone].iterrows()
     ]
-    return f" Without Holm's correction these would be decided as well: {'; '.join(names)}." if names else ""
+    return f"Without Holm's correction these would be decided as well: {'; '.join(names)}." if names else ""
 
 
 def controls_in_words(answers: pd.DataFrame, language: str) -> str:
@@ -751,14 +758,13 @@ def flatter_finding(answers: pd.DataFrame) -> str:
 
 def treatment_finding(answers: pd.DataFrame) -> str:
     """Return how far treatments of one model move its trace, and what that does to accuracy."""
-    main = main_answer(answers, "flatness as a cause")
-    ratios = answers[answers.row.str.startswith("flatter by: ")]["mean"].dropna()
-    if main is None or ratios.empty:
+    if (main := main_answer(answers, "flatness as a cause")) is None:
         return "These runs have no model that was made flatter or sharper."
-    most = float(np.exp(np.log(ratios).abs().max()))
+    flatter = answers[answers.row.str.startswith("flatter by: ") & (answers.language == main.language)]
+    most = float(np.exp(np.log(flatter["mean"]).abs().max()))
     return (
-        f"Treatments change the trace up to {most:.1f}-fold; each 2.7-fold drop of it changes "
-        f"accuracy by {main['mean']:+z.1f} points{_doubt(main)}."
+        f"{_where(main, answers, 'treatments')} change the trace up to {most:.1f}-fold; each 2.7-fold drop "
+        f"of it changes accuracy by {main['mean']:+z.1f} points{_doubt(main)}."
     )
 
 
