@@ -33,15 +33,18 @@ _UNITS = {"s": "(s)", "ms": "(ms)", "h": "(h)", "gb": "(GB)"}
 
 
 def display_name(name: str) -> str:
-    """Display name of a task or algorithm.
+    """Display name of a task, algorithm or model: that of a model is its width.
 
     >>> [display_name(name) for name in ("root", "state5", "adversarial, λ = 0.3", "235M")]
     ['task A', 'state 5', 'adversary, λ = 0.3', '235M']
+    >>> [display_name(name) for name in ("d24", "lstm16")]
+    ['d = 24', 'LSTM, d = 16']
     """
     first, comma, strength = name.partition(", ")
     if first in NAMES:
         return NAMES[first] + comma + strength
-    return re.sub(r"^(span|state)(\d+)$", r"\1 \2", name)
+    words = {"d": "d =", "lstm": "LSTM, d ="}
+    return re.sub(r"^(span|state|d|lstm)(\d+)$", lambda m: f"{words.get(m[1], m[1])} {m[2]}", name)
 
 
 def column_head(name: str) -> str:

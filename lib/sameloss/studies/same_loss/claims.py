@@ -552,7 +552,7 @@ def _flatness_as_a_cause(m: Measurements) -> Iterator[Row]:
                 effects[of][treatment] = effect = m.value(model, of) - m.value(base, of)
                 yield _row(f"{verb} by: {treatment}", effect, of.unit, model=name, judged=False, **at)
             if moved := _moved(_kl_change(*kls)):
-                faults.append(f"{name}, {treatment}: {moved}")
+                faults.append(f"{display_name(name)}, {display_name(treatment)}: {moved}")
         flatter, gained = (pd.DataFrame(effects[of]) for of in (FLATNESS, ACCURACY))
         slopes.append((flatter * gained).sum(axis=1) / (flatter**2).sum(axis=1))
         faults += _inconclusive(m, flatter, gained)

@@ -20,7 +20,6 @@ from sameloss.studies.same_loss.tables import (
     checkpoints,
     main_descents,
     main_lr,
-    model_name,
     row_name,
 )
 
@@ -43,7 +42,9 @@ def _styles(table: pd.DataFrame) -> dict[Any, Style]:
         for model, colour in zip(names, sns.color_palette(palette, len(names) + 1), strict=False)
     }
     markers = dict(zip(colours, itertools.cycle(MARKERS), strict=False))
-    return {m: {"label": model_name(m), "color": colours[m], "marker": markers[m], "lw": 1.3} for m in models}
+    return {
+        m: {"label": display_name(m), "color": colours[m], "marker": markers[m], "lw": 1.3} for m in models
+    }
 
 
 def _kl_axis(ax: Axes, kls: pd.Series, **labels: str) -> Axes:
@@ -76,7 +77,7 @@ def trace_against_kl(table: pd.DataFrame, ax: Axes) -> Axes:
     descents = rows[rows.stage == "descent"]
     for (model, lr), part in descents.groupby(["model", "lr"], sort=False):
         mean = np.exp(np.log(part.set_index("steps")[["kl", "trace"]]).groupby("steps").mean())
-        label = f"{model_name(model)}, rate {f'/ {main / lr:g}' if lr < main else f'× {lr / main:g}'}"
+        label = f"{display_name(model)}, rate {f'/ {main / lr:g}' if lr < main else f'× {lr / main:g}'}"
         other: Style = {} if lr == main else {"ls": ":", "label": label}
         ax.plot(mean.kl, mean.trace, **styles[model] | other)
     _kl_axis(ax, descents.kl, yscale="log", ylabel=TRACE)
@@ -217,7 +218,7 @@ def treatments(answers: pd.DataFrame, ax: Axes) -> Axes:
         up = np.nan_to_num([[y.mean - y.low], [y.high - y.mean]])
         colour = f"C{TREATMENTS.index(treatment.partition(',')[0])}"
         ax.errorbar(1 / x.mean, y.mean, up, across, fmt="none", ecolor=colour, capsize=2)
-        name = f"{display_name(treatment)}, {model_name(x.model)}"  # in a legend bars would hide the marker
+        name = f"{display_name(treatment)}, {display_name(x.model)}"  # in a legend bars would hide the marker
         ax.plot(1 / x.mean, y.mean, MARKERS[models.index(x.model)], color=colour, label=name)
     ax.axhline(0, color="0.5", lw=1)
     ax.axvline(1, color="0.5", lw=1)

@@ -55,17 +55,6 @@ LANGUAGES = {"grammar": "grammar", "hmm": "hidden Markov model", "opt": "OPT sta
 LANGUAGES["pretrained"] = "generated text"
 
 
-def model_name(name: str) -> str:
-    """Return a model's name as readers see it: its width.
-
-    >>> model_name("d24"), model_name("lstm16"), model_name("235M")
-    ('d = 24', 'LSTM, d = 16', '235M')
-    """
-    if name.startswith("lstm"):
-        return f"LSTM, d = {name[4:]}"
-    return f"d = {name[1:]}" if name[1:].isdigit() else display_name(name)
-
-
 def row_name(row: Any) -> str:
     """Return the name of a row of answers: the comparison, and the model if it is of one.
 
@@ -75,15 +64,15 @@ def row_name(row: Any) -> str:
     'flatter: label noise, s = 1: d = 32'
     """
     if row.row.startswith("one "):  # of several rows, which differ by the model
-        return model_name(row.model)
+        return display_name(row.model)
     words = row.row.replace("main", "main comparison", 1)
     if " by: " in words:  # of treatments
         verb, _, treatment = words.partition(" by: ")
         words = f"{verb}: {display_name(treatment)}"
-    name = re.sub(r"\b(d|lstm)\d+\b", lambda model: model_name(model[0]), words)
+    name = re.sub(r"\b(d|lstm)\d+\b", lambda model: display_name(model[0]), words)
     if not isinstance(row.model, str):
         return name
-    model = model_name(row.model)
+    model = display_name(row.model)
     return f"{name.removeprefix('over ')} to {model}" if name.startswith("over ") else f"{name}: {model}"
 
 
@@ -156,8 +145,17 @@ def conditions_in_words(note: str) -> str:
     """
     for name, words in CONDITIONS.items():
         note = note.replace(name, words)
-    *most, last = note.partition(": ")[2].split(", ")
-    return f"reversed {' and '.join(filter(None, [', '.join(most), last]))}"
+    return f"reversed {_listed(note.partition(': ')[2].split(', '))}"
+
+
+def _listed(words: Iterable[str]) -> str:
+    """Return words as a list in a sentence.
+
+    >>> _listed(["one"]), _listed(["one", "two", "three"])
+    ('one', 'one, two and three')
+    """
+    *most, last = words
+    return " and ".join(filter(None, [", ".join(most), last]))
 
 
 SIZES = {
@@ -287,7 +285,7 @@ def model_table(table: pd.DataFrame) -> pd.DataFrame:
         best = own[own.steps == own.steps.max()].groupby("model").value.max()
         columns = {
             "language": LANGUAGES[str(language)],
-            "model": means.model.map(model_name),
+            "model": means.model.map(display_name),
             "parameters": means.parameters,
             "KL": means.kl,
             "unlearnt (%)": 100 * means.kl / baseline_kl(part),
@@ -313,7 +311,7 @@ def descents_by_task(table: pd.DataFrame) -> pd.DataFrame:
     name = rows.task.where(rows.quantity == "accuracy", rows.quantity)
     keys = ["model", "replicate", "steps", "parameters"]
     wide = rows.assign(name=name).pivot_table(index=keys, columns="name", values="value").reset_index()
-    wide = wide.sort_values(["parameters", "replicate", "steps"]).assign(size=wide.model.map(model_name))
+    wide = wide.sort_values(["parameters", "replicate", "steps"]).assign(size=wide.model.map(display_name))
     return wide.rename(columns={"replicate": "seed", "steps": "step", "kl": "kl_mean"})
 
 
@@ -507,7 +505,7 @@ def conclusion(
     draws = main.groupby("language", sort=False).replicates.max().astype(int).items()
     rests = (f"at most {n} draw{'s' * (n != 1)} of the {LANGUAGES[str(name)]}" for name, n in draws)
     sure = [
-        f"**How sure.** This rests on {' and '.join(rests)}.",
+        f"**How sure.** This rests on {_listed(rests)}.",
         chance_in_words(directed) if len(directed) else "",
         _without_correction(undecided),
         "All comparisons → [Verdicts](chapters/verdicts.html)." if linked else "",
@@ -520,7 +518,7 @@ def _main_claim(main: pd.DataFrame) -> str:
     verdicts = main[main.question == "size"].set_index("language").direction
     verdicts = verdicts.map({"supported": "holds", "against": "does not hold"}).fillna("is undecided")
     where = [
-        f"{verdict} on the {' and the '.join(LANGUAGES[name] for name in languages)}"
+        f"{verdict} on {_listed(f'the {LANGUAGES[name]}' for name in languages)}"
         for verdict, languages in verdicts.groupby(verdicts, sort=False).groups.items()
     ]
     claim = f"**The paper's main claim**, that {STATEMENTS['size']}, {' and '.join(where)}."
@@ -764,7 +762,7 @@ def treatment_finding(answers: pd.DataFrame) -> str:
     most = float(np.exp(np.log(flatter["mean"]).abs().max()))
     return (
         f"{_where(main, answers, 'treatments')} change the trace up to {most:.1f}-fold; each 2.7-fold drop "
-        f"of it changes accuracy by {main['mean']:+z.1f} points{_doubt(main)}."
+        f"of it changes accuracy by {main['mean']:+z.2f} points{_doubt(main)}."
     )
 
 
