@@ -33,9 +33,6 @@ LITTLE_ACCURACY = 2.0
 MOST_ADVERSARIAL_KL = 2.0
 """An adversary's models count as having AdamW's loss up to this multiple of AdamW's final KL."""
 
-ONE_DRAW = "one draw has no interval"
-"""Why an effect of a single replicate is not testable."""
-
 POINTS, LOG_ODDS, RATIO, SLOPE = "points", "log-odds a doubling", "ratio", "points a factor e"
 RATE_SLOPE, R_SQUARED = "log trace by log rate", "r²"
 
@@ -299,7 +296,7 @@ def verdict(
     """
     low, high = effect.low, effect.high
     if np.isnan(low):
-        reason = reason or ONE_DRAW
+        reason = reason or "one draw has no interval"
     if published is not None and low <= 0 <= high and high - low > abs(published):
         reason = reason or "the interval contains zero effect and is wider than the published effect"
     if margin is not None and low <= margin and high >= -margin and high - low > 2 * margin:

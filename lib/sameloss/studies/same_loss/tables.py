@@ -14,7 +14,6 @@ from sameloss.studies.names import display_name
 from sameloss.studies.same_loss.claims import (
     EXPANDED,
     LOG_ODDS,
-    ONE_DRAW,
     POINTS,
     R_SQUARED,
     RATE_SLOPE,
@@ -465,8 +464,7 @@ def conclusion(
     differs = (answers.row == "main") | (answers.unlearnt != of_main.transform("first"))
     answers = answers.assign(unlearnt=answers.unlearnt.where(differs))
     main, controls = answers[answers.row == "main"], answers[answers.row != "main"]
-    one_draw = main.reason == ONE_DRAW
-    undecided = main[~main.direction.isin(["supported", "against"]) & ~one_draw]
+    undecided = main[~main.direction.isin(["supported", "against"])]
     whether = {question: f"whether {statement}" for question, statement in STATEMENTS.items()}
     apart = controls.row.str.match(APART) | (controls.direction == "not judged")
     others = controls[~apart]
@@ -492,12 +490,9 @@ def conclusion(
             *_sentences(untrained, {"size": "even untrained, larger models are more accurate"}, linked),
         ],
     }
-    for label, names in {
-        "One draw is too few to say": main[one_draw].question.unique(),
-        "No models here can say": [name for name in questions if name not in set(main.question)],
-    }.items():
-        statements = "; ".join(whether[name] + (_link(name) if linked else "") for name in names)
-        items["Undecided"] += [f"{label}: {statements}."] if statements else []
+    absent = [name for name in questions if name not in set(main.question)]
+    statements = "; ".join(whether[name] + (_link(name) if linked else "") for name in absent)
+    items["Undecided"] += [f"No models here can say: {statements}."] if absent else []
     written = ["\n- ".join([f"**{label}.**", *sentences]) for label, sentences in items.items() if sentences]
     if main.empty:
         return "\n\n".join(written)
