@@ -82,6 +82,14 @@ def test_recorded_measurements_are_read_without_computation(tmp_path, first, sec
     assert told | {"sealed": before["sealed"]} == before | {LEFT_OUT: ["last.weights"]}
 
 
+def test_a_recorded_measurement_does_without_what_it_came_from(tmp_path, second):
+    trained = noted(tmp_path, 2, kind=Trained)
+    run = noted(tmp_path, 3, trained, Measured)
+    shutil.rmtree(second.folder(trained))
+    assert second.missing([run]) == []
+    assert second.missing([noted(tmp_path, 5, trained, Measured)])[0] == trained
+
+
 def test_a_new_measurement_trains_its_model_again(tmp_path, second):
     trained = noted(tmp_path, 2, kind=Trained)
     old, new = (noted(tmp_path, number, trained, Measured) for number in (3, 5))

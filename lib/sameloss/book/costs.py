@@ -38,12 +38,12 @@ def announce(page: Page[Any], runs: Iterable[Run] | None = None) -> str:
         ParameterError: above `max_hours`, or for a run that needs more memory than there is.
 
     """
-    needed = with_ancestors(page.runs() if runs is None else runs)
+    runs = page.runs() if runs is None else list(runs)
+    needed, missing = with_ancestors(runs), page.store.missing(runs)
     if not needed:
         return f"{page.about}: this page has no runs of its own; nothing is computed."
-    missing = page.store.missing(needed)
     if not missing:
-        return f"{page.about}: all {len(needed)} runs are in the store; nothing is computed."
+        return f"{page.about}: all {len(runs)} runs are in the store; nothing is computed."
     hours = sum(map(reference_seconds, missing)) / 3600
     cost = f"{_duration(hours)} of {'an H200' if accelerated() else 'one core'} ({_in_parts(missing)})"
     limit = page.config.max_hours or MAX_HOURS[page.config.name]
@@ -151,8 +151,8 @@ def by_part(page: Page[Any]) -> pd.DataFrame:
     """Cost of a record by part, in the order of computation; shared runs count in the first part only.
 
     Returns:
-        One row per part: `part`; number of `runs` and of `finished` ones; core-hours estimated (`told`) and
-        measured (`took`) of those, and estimated of the others (`left`).
+        One row per part: `part`; number of `runs`, and of those that need not be computed (`finished`);
+        core-hours estimated (`told`) and measured (`took`) of the stored ones; those `left`, estimated.
 
     """
     rows, seen = [], set[Path]()
@@ -165,7 +165,7 @@ def by_part(page: Page[Any]) -> pd.DataFrame:
         done = list(filter(page.store.has, runs))
         told, left = (sum(map(reference_seconds, group)) / 3600 for group in (done, missing))
         took = sum(page.store.manifest(run)["wall_s"] for run in done) / 3600
-        rows += [(name, len(runs), len(done), told, took, left)] if runs else []
+        rows += [(name, len(runs), len(runs) - len(missing), told, took, left)] if runs else []
     return pd.DataFrame(rows, columns=["part", "runs", "finished", "told", "took", "left"])
 
 

@@ -429,7 +429,7 @@ class Store:
         return manifest is not None and (self.recorded or not manifest.get(LEFT_OUT))
 
     def missing(self, runs: Iterable[Run]) -> list[Run]:
-        """Runs to be computed, parents first: those missing, and incomplete parents of those."""
+        """Missing runs and their missing or incomplete ancestors, parents first."""
         ordered: dict[str, Run] = {}
 
         def visit(run: Run, store: Store) -> None:
@@ -438,7 +438,7 @@ class Store:
                     visit(parent, store.complete)
                 ordered[run.key] = run
 
-        for run in with_ancestors(runs):
+        for run in runs:
             visit(run, self)
         return list(ordered.values())
 
