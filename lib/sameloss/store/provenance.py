@@ -8,15 +8,16 @@ from sameloss.store.store import Run, Store, with_ancestors
 
 
 def origin_of(store: Store, runs: Iterable[Run]) -> dict[str, Any]:
-    """Devices, versions, revisions, days, time and memory of finished runs and their present ancestors."""
-    manifests = [store.manifest(run) for run in with_ancestors(runs) if store.has(run)]
+    """Devices, versions, days, time and memory of finished runs and their present ancestors; all schemas."""
+    needed = with_ancestors(runs)
+    manifests = [store.manifest(run) for run in needed if store.has(run)]
     distinct = {
         name: sorted({m[name] for m in manifests})
         for name in ("device", "revision", "sameloss", "python", "torch")
     }
     days = sorted({m["created"][:10] for m in manifests})
     return distinct | {
-        "schemas": dict(sorted({(m["parameters"]["run"], m["parameters"]["schema"]) for m in manifests})),
+        "schemas": dict(sorted({(run.kind, run.schema) for run in needed})),
         "days": [days[0], days[-1]],
         "runs": len(manifests),
         "core_hours": round(sum(m["wall_s"] for m in manifests) / 3600, 2),
