@@ -195,8 +195,8 @@ print(record)
 # the same sentences and sampled labels (milliseconds per label) with a loop over sentences, `vmap(grad)`, Opacus' ghost
 # norms and BackPACK; the time to a trace with a standard error of 2 % with Hessian-vector products with random
 # directions as in PyHessian, curvlinops and the released code; and peak memory. Opacus and BackPACK do not support every
-# layer, so the table names the model used for each; 27K and 106K are encoders of two layers and *d* = 32 and 64, 5M and 41M the
-# paper's.
+# layer, so the table names the model used for each; d32 and d64 are this book's encoders, 5M and 41M the paper's. How many
+# labels a standard error takes depends on the language: those that a model finds improbable have large gradients.
 
 # %%
 trace_benchmark, trace_record = recorded_benchmark("trace")
