@@ -550,18 +550,20 @@ def main_rows():
     return rows[rows.row == "main"].set_index(["language", "question"])
 
 
-@pytest.fixture(scope="module")
-def effect(main_rows):
-    """The mean of the main answer to a question on the grammar."""
-    return main_rows["mean"]["grammar"]
+RATE = {"grammar": 0.005, "hmm": 0.00125, "pretrained": 0.005}
+"""The peak of the main rows (protocol)."""
 
+ENCODERS = "not model.str.startswith('lstm')"
+"""The main rows on the HMM are of these alone."""
 
-both = pytest.mark.parametrize("language", ["grammar", "pretrained"])
+every_language = pytest.mark.parametrize("language", RATE)
+exact_languages = pytest.mark.parametrize("language", ["grammar", "hmm"])
 
 
 def lead(record, pair, quantity, change):
     """Interpolate two models' complete trainings in log KL to the smallest one that both reach."""
-    leads, rows = [], record[(record.lr == 0.005) & record.reading.isin(["expanded", np.nan])]
+    rate = RATE[record.language.iloc[0]]
+    leads, rows = [], record[(record.lr == rate) & record.reading.isin(["expanded", np.nan])]
     for _, part in rows.groupby("replicate"):
         runs = [part[(part.model == model) & (part.stage == stage)] for model, stage in pair]
         kls = [np.log(run[run.quantity == "kl"].groupby("steps").value.mean())[::-1] for run in runs]
@@ -577,24 +579,28 @@ SIZES = (("d24", "descent"), ("d96", "descent"))
 ADVERSARY = (("d48", "descent: adversarial, λ = 0.003"), ("d48", "descent"))
 
 
-@both
+@every_language
 def test_the_gain_of_size(records, main_rows, language):
     gain = lead(records[language], SIZES, "accuracy", np.array)
     assert main_rows["mean"][language, "size"] == pytest.approx(gain, abs=1e-6)
 
 
-@both
+@every_language
 def test_the_ratio_of_traces(records, main_rows, language):
     ratio = np.exp(-lead(records[language], SIZES, "trace", np.log))
     assert main_rows["mean"][language, "flatness by size"] == pytest.approx(ratio, rel=1e-6)
 
 
-def test_what_masks_of_15_percent_change(record, effect):
+@exact_languages
+def test_what_masks_of_15_percent_change(records, main_rows, language):
+    record, effect = records[language], main_rows["mean"][language]
     masks = (("d48", "descent"), ("d48", "descent: mask-rate, rate = 0.15"))
     assert effect["mask rate"] == pytest.approx(lead(record, masks, "accuracy", np.array), abs=1e-6)
 
 
-def test_what_an_adversary_takes(record, effect):
+@exact_languages
+def test_what_an_adversary_takes(records, main_rows, language):
+    record, effect = records[language], main_rows["mean"][language]
     assert effect["adversary"] == pytest.approx(lead(record, ADVERSARY, "accuracy", np.array), abs=1e-6)
     sharper = np.exp(-lead(record, ADVERSARY, "trace", np.log))
     assert effect["flatness by adversary"] == pytest.approx(sharper, rel=1e-6)
@@ -607,7 +613,9 @@ def test_the_smallest_size_beside_an_adversarys(record):
     assert rows["mean"].iloc[0] == pytest.approx((mean[SIZES[0]] - mean[ADVERSARY[0]]).mean(), abs=1e-6)
 
 
-def test_what_sam_finds(record, effect):
+@exact_languages
+def test_what_sam_finds(records, main_rows, language):
+    record, effect = records[language], main_rows["mean"][language]
     sam = (("d48", "descent"), ("d48", "descent: sam, radius = 0.05"))
     assert effect["accuracy by regularisers"] == pytest.approx(
         lead(record, sam, "accuracy", np.array), abs=1e-6
@@ -616,7 +624,9 @@ def test_what_sam_finds(record, effect):
     assert effect["flatness by regularisers"] == pytest.approx(flatter, rel=1e-6)
 
 
-def test_what_treatments_of_one_model_do(record, effect):
+@exact_languages
+def test_what_treatments_of_one_model_do(records, main_rows, language):
+    record, effect = records[language], main_rows["mean"][language]
     rows = record[record.stage.str.startswith("cooled: ") & record.reading.isin(["expanded", np.nan])]
     mean = rows.groupby(["replicate", "model", "stage", "quantity"]).value.mean().unstack()
     change = mean.assign(trace=-np.log(mean.trace))[["trace", "accuracy"]]
@@ -630,17 +640,17 @@ def test_what_treatments_of_one_model_do(record, effect):
     assert effect["flatness as a cause"] == pytest.approx(slope.groupby("replicate").mean().mean(), abs=1e-6)
 
 
-@both
+@every_language
 def test_the_change_along_the_plateau(records, main_rows, language):
-    rows = records[language].query("stage == 'plateau' and reading == 'expanded'")
+    rows = records[language].query(f"stage == 'plateau' and reading == 'expanded' and {ENCODERS}")
     mean = rows.groupby("steps").value.mean()
     assert main_rows["mean"][language, "steps"] == pytest.approx(mean.iloc[-1] - mean.iloc[0], abs=1e-6)
 
 
-@both
+@every_language
 def test_traces_along_the_plateau_and_holms_interval(records, main_rows, language):
     """Of all comparisons on the grammar this has the smallest p-value, so its level is 1 - 0.05 / 22."""
-    rows = records[language].query("stage == 'plateau' and quantity == 'trace'")
+    rows = records[language].query(f"stage == 'plateau' and quantity == 'trace' and {ENCODERS}")
     logs = np.log(rows.set_index(["replicate", "model", "steps"]).value).unstack("steps")
     falls = (logs.iloc[:, 0] - logs.iloc[:, -1]).groupby("replicate").mean()
     row = main_rows.loc[language, "flatness by steps"]
@@ -650,11 +660,13 @@ def test_traces_along_the_plateau_and_holms_interval(records, main_rows, languag
         assert (row.low, row.high) == pytest.approx(tuple(np.exp(falls.mean() + np.array([-half, half]))))
 
 
-def test_the_gain_over_the_lookup_table(record, effect):
+@exact_languages
+def test_the_gain_over_the_lookup_table(records, main_rows, language):
+    record, rate = records[language], RATE[language]
     lookup = record[record.reading == "lookup, expanded"].value.mean()
-    ends = record[(record.stage == "descent") & (record.lr == 0.005) & (record.steps == 2500)]
+    ends = record[(record.stage == "descent") & (record.lr == rate) & (record.steps == 2500)]
     worst = ends[ends.reading == "expanded"].groupby("model").value.mean().min()
-    assert effect["lookup"] == pytest.approx(worst - lookup, abs=1e-6)
+    assert main_rows["mean"][language, "lookup"] == pytest.approx(worst - lookup, abs=1e-6)
 
 
 def test_draws_of_the_grammar_were_accepted_by_the_protocols_rule(record):
