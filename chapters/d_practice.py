@@ -115,7 +115,8 @@ render(tables.control_table(answers, "accuracy by regularisers"), decimals=4)
 # Appendix D asks for a better predictor than the loss. For one size trained by several algorithms, the table shows the rank
 # correlation across algorithms between accuracy and candidate predictors, averaged over replicates, with 95 % intervals. It
 # is positive if *smaller* values go with *higher* accuracy. KL is the loss itself; [B Trace](b1_trace.ipynb) defines the measures.
-# The models are those at the end of training, so their KLs differ.
+# The models are those at the end of training, so their KLs differ. On the hidden Markov model three replicates that happen to
+# have the same correlation give an interval without width.
 
 # %%
 render(tables.predictor_table(measured))
