@@ -8,7 +8,7 @@ from sameloss.store.store import Run, Store, with_ancestors
 
 
 def origin_of(store: Store, runs: Iterable[Run]) -> dict[str, Any]:
-    """Devices, versions, days, time and memory of finished runs and their present ancestors; all schemas."""
+    """Origin, days, time and memory of finished runs and their present ancestors, and all their schemas."""
     needed = with_ancestors(runs)
     manifests = [store.manifest(run) for run in needed if store.has(run)]
     distinct = {
