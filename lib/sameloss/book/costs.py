@@ -39,9 +39,9 @@ def announce(page: Page[Any], runs: Iterable[Run] | None = None) -> str:
 
     """
     runs = page.runs() if runs is None else list(runs)
-    needed, missing = with_ancestors(runs), page.store.missing(runs)
-    if not needed:
+    if not runs:
         return f"{page.about}: this page has no runs of its own; nothing is computed."
+    missing = page.store.missing(runs)
     if not missing:
         return f"{page.about}: all {len(runs)} runs are in the store; nothing is computed."
     hours = sum(map(reference_seconds, missing)) / 3600
@@ -55,7 +55,7 @@ def announce(page: Page[Any], runs: Iterable[Run] | None = None) -> str:
     for run in missing:
         _require_memory(page, run)
     here = _here(missing, _at_once(page))
-    return f"{page.about}: {len(missing)} of {len(needed)} runs to compute, about {cost}{here}."
+    return f"{page.about}: {len(missing)} of {len(with_ancestors(runs))} runs to compute, about {cost}{here}."
 
 
 def _in_parts(missing: list[Run]) -> str:

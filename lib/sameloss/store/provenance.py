@@ -8,7 +8,10 @@ from sameloss.store.store import Run, Store, with_ancestors
 
 
 def origin_of(store: Store, runs: Iterable[Run]) -> dict[str, Any]:
-    """Origin, days, time and memory of finished runs and their present ancestors, and all their schemas."""
+    """Devices, versions, revisions, days, time and memory of finished runs and their present ancestors.
+
+    Schemas are those of all ancestors: a result depends on an absent one as well.
+    """
     needed = with_ancestors(runs)
     manifests = [store.manifest(run) for run in needed if store.has(run)]
     distinct = {

@@ -557,7 +557,12 @@ ENCODERS = "not model.str.startswith('lstm')"
 """The main rows on the HMM are of these alone."""
 
 every_language = pytest.mark.parametrize("language", RATE)
-exact_languages = pytest.mark.parametrize("language", ["grammar", "hmm"])
+
+
+@pytest.fixture(params=["grammar", "hmm"])
+def exact(request, records, main_rows):
+    """The measurements of a language with exact labels, and the means of its main answers."""
+    return records[request.param], main_rows["mean"][request.param]
 
 
 def lead(record, pair, quantity, change):
@@ -591,16 +596,14 @@ def test_the_ratio_of_traces(records, main_rows, language):
     assert main_rows["mean"][language, "flatness by size"] == pytest.approx(ratio, rel=1e-6)
 
 
-@exact_languages
-def test_what_masks_of_15_percent_change(records, main_rows, language):
-    record, effect = records[language], main_rows["mean"][language]
+def test_what_masks_of_15_percent_change(exact):
+    record, effect = exact
     masks = (("d48", "descent"), ("d48", "descent: mask-rate, rate = 0.15"))
     assert effect["mask rate"] == pytest.approx(lead(record, masks, "accuracy", np.array), abs=1e-6)
 
 
-@exact_languages
-def test_what_an_adversary_takes(records, main_rows, language):
-    record, effect = records[language], main_rows["mean"][language]
+def test_what_an_adversary_takes(exact):
+    record, effect = exact
     assert effect["adversary"] == pytest.approx(lead(record, ADVERSARY, "accuracy", np.array), abs=1e-6)
     sharper = np.exp(-lead(record, ADVERSARY, "trace", np.log))
     assert effect["flatness by adversary"] == pytest.approx(sharper, rel=1e-6)
@@ -613,9 +616,8 @@ def test_the_smallest_size_beside_an_adversarys(record):
     assert rows["mean"].iloc[0] == pytest.approx((mean[SIZES[0]] - mean[ADVERSARY[0]]).mean(), abs=1e-6)
 
 
-@exact_languages
-def test_what_sam_finds(records, main_rows, language):
-    record, effect = records[language], main_rows["mean"][language]
+def test_what_sam_finds(exact):
+    record, effect = exact
     sam = (("d48", "descent"), ("d48", "descent: sam, radius = 0.05"))
     assert effect["accuracy by regularisers"] == pytest.approx(
         lead(record, sam, "accuracy", np.array), abs=1e-6
@@ -624,9 +626,8 @@ def test_what_sam_finds(records, main_rows, language):
     assert effect["flatness by regularisers"] == pytest.approx(flatter, rel=1e-6)
 
 
-@exact_languages
-def test_what_treatments_of_one_model_do(records, main_rows, language):
-    record, effect = records[language], main_rows["mean"][language]
+def test_what_treatments_of_one_model_do(exact):
+    record, effect = exact
     rows = record[record.stage.str.startswith("cooled: ") & record.reading.isin(["expanded", np.nan])]
     mean = rows.groupby(["replicate", "model", "stage", "quantity"]).value.mean().unstack()
     change = mean.assign(trace=-np.log(mean.trace))[["trace", "accuracy"]]
@@ -660,13 +661,13 @@ def test_traces_along_the_plateau_and_holms_interval(records, main_rows, languag
         assert (row.low, row.high) == pytest.approx(tuple(np.exp(falls.mean() + np.array([-half, half]))))
 
 
-@exact_languages
-def test_the_gain_over_the_lookup_table(records, main_rows, language):
-    record, rate = records[language], RATE[language]
+def test_the_gain_over_the_lookup_table(exact):
+    record, effect = exact
+    rate = RATE[record.language.iloc[0]]
     lookup = record[record.reading == "lookup, expanded"].value.mean()
     ends = record[(record.stage == "descent") & (record.lr == rate) & (record.steps == 2500)]
     worst = ends[ends.reading == "expanded"].groupby("model").value.mean().min()
-    assert main_rows["mean"][language, "lookup"] == pytest.approx(worst - lookup, abs=1e-6)
+    assert effect["lookup"] == pytest.approx(worst - lookup, abs=1e-6)
 
 
 def test_draws_of_the_grammar_were_accepted_by_the_protocols_rule(record):
