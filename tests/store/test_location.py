@@ -16,9 +16,11 @@ from sameloss.store.location import (
     default_artifacts,
     results_folder,
     revision,
+    source_hash,
     source_revision,
     uncommitted,
 )
+from sameloss.store.provenance import uncommitted_runs
 from sameloss.store.store import Store
 
 CHECKOUT = Path(location.__file__).parents[3]
@@ -93,13 +95,19 @@ def checkout(tmp_path, monkeypatch):
     for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):  # which could declare every folder safe
         monkeypatch.setenv(name, os.devnull)
     yield root
-    source_revision.cache_clear()
+    forget()
 
 
 def imported_from(folder, monkeypatch):
     """Import the library from a folder."""
     monkeypatch.setattr(location, "SOURCE", folder)
+    forget()
+
+
+def forget():
+    """What a new process would not know."""
     source_revision.cache_clear()
+    source_hash.cache_clear()
 
 
 def commit(root):
@@ -114,7 +122,7 @@ def git(folder, *words):
 
 
 def head(folder):
-    return git(folder, "rev-parse", "--short", "HEAD")
+    return git(folder, "rev-parse", "HEAD")
 
 
 def test_a_revision_is_that_of_git_and_marked_dirty_after_a_change(checkout):
@@ -131,6 +139,60 @@ def test_uncommitted_covers_changes_everywhere_and_new_files_in_given_folders(ch
     assert uncommitted(checkout, "lib", "chapters") == ["notes.txt", "lib/b.py"]
     git(checkout, "add", "lib/b.py")
     assert uncommitted(checkout) == ["lib/b.py", "notes.txt"]  # staged
+
+
+def untracked(checkout):
+    (checkout / "lib/sameloss/new.py").write_text("new")
+
+
+def ignored(checkout):
+    (checkout / ".git/info/exclude").write_text("mine/\n")
+    (checkout / "lib/sameloss/mine").mkdir()
+    (checkout / "lib/sameloss/mine/new.py").write_text("new")
+
+
+def overlooked(flag):
+    def state(checkout):
+        git(checkout, "update-index", flag, "lib/sameloss/a.py")
+        (checkout / "lib/sameloss/a.py").write_text("new")
+
+    return state
+
+
+STATES = [untracked, ignored, overlooked("--assume-unchanged"), overlooked("--skip-worktree")]
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_source_that_git_does_not_see_is_not_committed(checkout, state):
+    state(checkout)
+    forget()
+    assert source_revision() == f"{head(checkout)}-dirty"
+    assert uncommitted(checkout, "lib")
+
+
+def test_a_run_of_source_that_was_committed_later_is_not_of_its_commit(checkout, monkeypatch):
+    """The hash finds it even where the mark of the revision is missing."""
+    store = Store(checkout / "artifacts")
+    store.compute(Squaring(3))
+    assert uncommitted_runs(store, [Squaring(3)]) == []
+    untracked(checkout)
+    forget()
+    monkeypatch.setattr("sameloss.store.store.source_revision", lambda: head(checkout))
+    store.compute(Squaring(4))
+    commit(checkout)
+    assert uncommitted_runs(store, [Squaring(3), Squaring(4)]) == [Squaring(4)]
+
+
+def test_neither_tags_nor_variables_of_a_hook_name_the_revision(checkout, tmp_path, monkeypatch):
+    git(checkout, "tag", "-a", "v-dirty", "-m", "a name that moves")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "file").write_text("other")
+    commit(other)
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    found = source_revision()
+    monkeypatch.delenv("GIT_DIR")  # which the next command would heed
+    assert found == head(checkout)
 
 
 def test_a_shallow_clone_is_at_the_same_revision(checkout, tmp_path, monkeypatch):
@@ -166,13 +228,34 @@ def a_copy_in_anothers_repository(checkout, monkeypatch):
     return f"{checkout} has no git repository of its own; it lies in that of {checkout.parent}."
 
 
-UNKNOWN = [no_git, of_another_user, a_copy, a_copy_in_anothers_repository]
+def a_git(program):
+    """A git of the given shell commands before all others."""
+
+    def state(checkout, monkeypatch):
+        (checkout / "bin").mkdir()
+        (checkout / "bin/git").write_text(f"#!/bin/sh\n{program}\n")
+        (checkout / "bin/git").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{checkout / 'bin'}{os.pathsep}{os.environ['PATH']}")
+        monkeypatch.setattr(location, "PATIENCE", 0.5)
+        return SAID[program]
+
+    return state
+
+
+SAID = {
+    "exit 0": "git says nothing",
+    "exec sleep 60": "timed out",
+    r"printf '\377'": "no git repository of its own",
+}
+"""What is said of a git that is silent, that hangs, or whose words are not UTF-8."""
+
+UNKNOWN = [no_git, of_another_user, a_copy, a_copy_in_anothers_repository, *map(a_git, SAID)]
 
 
 @pytest.mark.parametrize("state", UNKNOWN)
 def test_without_an_answer_of_git_the_revision_is_unknown(checkout, monkeypatch, state):
     said = state(checkout, monkeypatch)
-    source_revision.cache_clear()
+    forget()
     assert source_revision() == "unknown"
     for ask in (revision, uncommitted):
         with pytest.raises(StoreError, match=said) as caught:

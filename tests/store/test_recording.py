@@ -274,7 +274,7 @@ def store(tmp_path):
 
 
 def rewrite(store, run, **facts):
-    write_manifest(store.folder(run), store.manifest(run) | facts)
+    write_manifest(store.folder(run), store.manifest(run) | {"source": None} | facts)
 
 
 def test_an_origin_covers_the_runs_and_their_ancestors(store):

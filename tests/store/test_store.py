@@ -21,7 +21,7 @@ from toy_runs import Slow, Squaring, computations
 from sameloss.device import device_name
 from sameloss.errors import StoreError
 from sameloss.store import store as files
-from sameloss.store.location import source_revision
+from sameloss.store.location import source_hash, source_revision
 from sameloss.store.store import (
     MANIFEST,
     PROGRESS,
@@ -338,6 +338,7 @@ def test_the_environment_has_time_versions_and_device():
     assert found == {
         "sameloss": "0.1.0",
         "revision": source_revision(),
+        "source": source_hash(),
         "torch": torch.__version__,
         "device": device_name(),
     }

@@ -5,6 +5,7 @@ A record can grow over days and machines: it is computed part by part, finished 
 """
 
 import os
+import shlex
 import signal
 from collections.abc import Iterable
 from dataclasses import replace
@@ -27,7 +28,7 @@ from sameloss.book.notebooks import (
     strip_metadata,
 )
 from sameloss.book.pages import all_studies, open_page
-from sameloss.store.location import SOURCE, UNCOMMITTED, UNKNOWN, revision, source_checkout, uncommitted
+from sameloss.store.location import SOURCE, revision, source_checkout, uncommitted
 from sameloss.store.pool import compute_all
 from sameloss.store.provenance import origin_of, uncommitted_runs
 from sameloss.store.recording import prune_record, record_runs, take_recorded
@@ -264,8 +265,8 @@ def require_committed_runs(store: Store, runs: list[Run]) -> None:
 
     """
     if found := uncommitted_runs(store, runs):
-        wrong = f'"revision": "({UNKNOWN}|.*{UNCOMMITTED})"'
+        folders = shlex.join(str(store.folder(run)) for run in found)
         raise SystemExit(
-            f"{len(found)} finished runs come from source that was not committed or is unknown; remove their "
-            f"folders, which `grep -lE '{wrong}' {store.root}/*/*/manifest.json` lists, then run this again."
+            f"{len(found)} finished runs come from source that was not committed or is unknown; remove them "
+            f"with `rm -r {folders}`, then run this again."
         )

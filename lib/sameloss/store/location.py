@@ -1,5 +1,6 @@
 """Folders of the book, its records and artifacts, and the revision of its source."""
 
+import hashlib
 import os
 import subprocess
 from functools import cache
@@ -74,7 +75,7 @@ UNKNOWN = "unknown"
 
 @cache
 def source_revision() -> str:
-    """Revision of the library's source, or 'unknown'; cached per process."""
+    """Commit of the library's source, marked if it differs, or 'unknown'; cached per process."""
     checkout = source_checkout()
     try:
         return UNKNOWN if checkout is None else revision(checkout)
@@ -82,14 +83,33 @@ def source_revision() -> str:
         return UNKNOWN
 
 
+@cache
+def source_hash() -> str:
+    """Hash of the library's source as it is in its folder, whatever git is told of it; cached per process."""
+    return _hash(_files(SOURCE))
+
+
 def revision(checkout: Path) -> str:
-    """Git revision of a checkout.
+    """Commit of a checkout (all digits, as names can move), marked if its library's source is another.
 
     Raises:
         StoreError: if git fails, or the folder is not the root of a repository.
 
     """
-    return _git(checkout, "describe", "--always", f"--dirty={UNCOMMITTED}")
+    commit = _git(checkout, "rev-parse", "HEAD")
+    committed = _hash(_committed(checkout, commit, LIBRARY)) == _hash(_files(checkout / LIBRARY))
+    return commit if committed else f"{commit}{UNCOMMITTED}"
+
+
+@cache
+def committed_hash(checkout: Path, commit: str) -> str:
+    """What `source_hash` is at a commit.
+
+    Raises:
+        StoreError: if git fails or does not know the commit, or the folder is not the root of a repository.
+
+    """
+    return _hash(_committed(checkout, commit, LIBRARY))
 
 
 def uncommitted(checkout: Path, *new_in: str) -> list[str]:
@@ -97,29 +117,72 @@ def uncommitted(checkout: Path, *new_in: str) -> list[str]:
 
     Args:
         checkout: root of the checkout.
-        new_in: folders in which untracked files count.
+        new_in: folders in which untracked files count, and Python files that git is told to overlook.
 
     Raises:
         StoreError: if git fails, or the folder is not the root of a repository.
 
     """
-    changed = _git(checkout, "diff", "--name-only", "HEAD")
-    new = _git(checkout, "ls-files", "--others", "--exclude-standard", "--", *new_in) if new_in else ""
-    return [*changed.splitlines(), *new.splitlines()]
+    files = _git(checkout, "diff", "--name-only", "HEAD").splitlines()
+    for folder in new_in:
+        files += _git(checkout, "ls-files", "--others", "--exclude-standard", "--", folder).splitlines()
+        changed = _files(checkout / folder).items() ^ _committed(checkout, "HEAD", folder).items()
+        files += sorted(f"{folder}/{name}" for name, _ in changed)
+    return list(dict.fromkeys(files))
+
+
+LIBRARY = "lib/sameloss"
+"""Folder of the library in a checkout."""
+
+
+def _hash(files: dict[str, str]) -> str:
+    return hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()[:16]
+
+
+def _files(folder: Path) -> dict[str, str]:
+    """Git's hashes of the Python files in a folder, by path."""
+    contents = {
+        path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.py") if path.is_file()
+    }
+    return {
+        path.as_posix(): hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+        for path, content in contents.items()
+    }
+
+
+def _committed(checkout: Path, commit: str, folder: str) -> dict[str, str]:
+    """The same at a commit."""
+    listed = _git(checkout, "ls-tree", "-r", "-z", "--full-tree", commit, folder).split("\0")
+    entries = (entry.partition("\t") for entry in listed if entry.endswith(".py"))
+    return {name.removeprefix(f"{folder}/"): about.split()[2] for about, _, name in entries}
+
+
+CONFIGURATION = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
+"""Git's only variables that its commands are given."""
+
+PATIENCE = 10.0
+"""Seconds after which git is taken not to answer."""
 
 
 def _git(checkout: Path, *words: str) -> str:
     """Output of a git command in a checkout, never of a repository around it."""
     root = _output(checkout, "rev-parse", "--show-toplevel")
+    if not root:
+        raise StoreError("The revision of the source is not known: git says nothing.")
     if Path(root).resolve() != checkout.resolve():
         raise StoreError(f"{checkout.resolve()} has no git repository of its own; it lies in that of {root}.")
     return _output(checkout, *words)
 
 
 def _output(folder: Path, *words: str) -> str:
+    # In its hooks git sets variables that name their repository instead of the folder's.
+    kept = {name: v for name, v in os.environ.items() if not name.startswith("GIT_") or name in CONFIGURATION}
     try:
-        done = subprocess.run(["git", "-C", folder, *words], capture_output=True, text=True, check=False)
-    except OSError as error:
+        done = subprocess.run(
+            ["git", "-C", folder, *words], capture_output=True, encoding="utf-8", errors="surrogateescape",
+            check=False, env=kept, timeout=PATIENCE,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
         raise StoreError(f"The revision of the source is not known: git cannot be run ({error}).") from None
     if done.returncode:
         raise StoreError(f"The revision of the source is not known: {' '.join(done.stderr.split())}")

@@ -29,7 +29,7 @@ from filelock import FileLock
 
 from sameloss.device import device_name, peak_memory, reset_peak_memory
 from sameloss.errors import StoreError
-from sameloss.store.location import UNKNOWN, source_revision
+from sameloss.store.location import UNKNOWN, source_hash, source_revision
 
 log = logging.getLogger("sameloss")
 
@@ -520,6 +520,7 @@ def environment() -> dict[str, str]:
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "sameloss": installed,
         "revision": source_revision(),
+        "source": source_hash(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "device": device_name(),
