@@ -143,6 +143,8 @@ class Measures:
     few_labels: tuple[int, ...] = (128, 500)
     many_labels: int = 8000
     trace_sentences: int = 8000
+    capacities: bool = False  # whether features are expanded and projected without the other controls
+    finetuning_lrs: tuple[float, ...] = ()  # of models that are fine-tuned without the other controls
 
 
 @dataclass(frozen=True)
@@ -585,15 +587,18 @@ def model_measurement(
     expanded = readings[EXPANDED]
     for reading, values in readings.items():
         rows += data.accuracies(values, reading, m.train, m.probe_sets)
-    if controls:
+    if controls or m.capacities:
         widest = m.width * language.max_length
         rows += data.accuracies(_expanded(features, widest), f"expanded to {widest}", m.train, m.probe_sets)
         projection = replace(PROBE, projection=m.width)
         rows += data.accuracies(features, f"projected to {m.width}", m.train, m.probe_sets, projection)
+    for lr in m.finetuning_lrs:
+        rows += _finetuned(model, data, m.train, replace(FINETUNING, lr=lr), f"fine-tuned, rate {lr:g}")
+    if controls:
         for labels in m.few_labels:
             rows += data.accuracies(expanded, f"{labels} labels", labels, m.probe_sets)
         rows += data.accuracies(expanded, f"{m.many_labels} labels", m.many_labels, 1)
-        rows += _finetuned(model, data, m.train)
+        rows += _finetuned(model, data, m.train, FINETUNING, "fine-tuned")
     return pd.DataFrame(rows)
 
 
@@ -633,14 +638,16 @@ FINETUNING = FinetuneSettings(epochs=30, lr=1e-3, warmup_steps=50)
 """At the paper's rate of 1e-4, ten epochs on so few sentences leave a small model below the majority."""
 
 
-def _finetuned(model: MaskedLanguageModel, data: ProbeData, labels: int) -> Iterator[Row]:
+def _finetuned(
+    model: MaskedLanguageModel, data: ProbeData, labels: int, settings: FinetuneSettings, reading: str
+) -> Iterator[Row]:
     """Yield the accuracy of the whole model, fine-tuned on as many sentences as a probe is fitted to."""
     sentences, classes = data.training.sentences.rows(slice(labels)), data.training.labels[:labels]
     for number, task in enumerate(data.tasks):
         seed = stream_seed("fine-tuning", number)
-        tuned = finetune(model, sentences, classes[:, number], data.classes[number], FINETUNING, seed)
+        tuned = finetune(model, sentences, classes[:, number], data.classes[number], settings, seed)
         correct = tuned.correct(data.test.sentences, data.test.labels[:, number])
-        yield row("accuracy", 100 * float(correct.double().mean()), 0.0, task, "fine-tuned")
+        yield row("accuracy", 100 * float(correct.double().mean()), 0.0, task, reading)
 
 
 def _baseline_seconds(run: Any) -> float:
