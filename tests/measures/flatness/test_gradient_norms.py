@@ -131,18 +131,18 @@ def batch_of(ragged, sentences=SENTENCES):
     return Batch(masked, positions, torch.zeros_like(positions), lengths if ragged else None)
 
 
-def cotangents_of(model):
+def cotangents_of(model, sentences=SENTENCES):
     generator = torch.Generator().manual_seed(2)
     dtype = next(model.parameters()).dtype
-    return torch.randn(SENTENCES, WORDS, generator=generator, dtype=torch.float64).to(dtype)
+    return torch.randn(sentences, WORDS, generator=generator, dtype=torch.float64).to(dtype)
 
 
 def naive(model, masked, cotangents):
-    """Squared norms by parameter, with one backward pass per sentence."""
+    """Squared norms by parameter, with one backward pass per sentence, alone and without its padding."""
     named = dict(model.named_parameters())
     rows = []
     for i in range(len(masked.masked)):
-        one = masked.rows(slice(i, i + 1))
+        one = masked.rows(slice(i, i + 1)).narrowed()
         logits = model(one.masked, one.positions, one.lengths)
         gradients = torch.autograd.grad(
             logits, list(named.values()), cotangents[i : i + 1], materialize_grads=True
@@ -152,7 +152,8 @@ def naive(model, masked, cotangents):
 
 
 def ours(model, masked, cotangents, chunk=5):
-    norms = {name: torch.zeros(SENTENCES, dtype=cotangents.dtype) for name, _ in model.named_parameters()}
+    sentences = len(masked.masked)
+    norms = {name: torch.zeros(sentences, dtype=cotangents.dtype) for name, _ in model.named_parameters()}
     for rows, recording in recordings(model, masked, chunk):
         for name, values in recording.squared_norms(cotangents[rows]).items():
             norms[name][rows] = values
@@ -231,6 +232,40 @@ def used_both_ways(model, h):
     return torch.addmm(model.bias, model.inner(h).view(-1, 6), model.inner.weight).view_as(h)
 
 
+def divided_in_place(model, h):
+    """Scores are scaled so in DeBERTa: on a view, whose history autograd then rewrites."""
+    heads = model.inner(h).unflatten(-1, (2, 3)).transpose(1, 2)
+    heads /= 3**0.5
+    return h + heads.transpose(1, 2).flatten(-2)
+
+
+def partly_zeroed(model, h):
+    out = model.inner(h)
+    out[:, 0] = 0
+    out[..., 1:3].mul_(2)
+    return h + out
+
+
+def routed(model, h):
+    """A mixture of two experts, chosen by the sign of a feature: each sentence sends them other tokens."""
+    first, out = h[..., 0] > 0, h.clone()
+    out[first], out[~first] = model.inner(h[first]), model.other(h[~first])
+    return out
+
+
+def sorted_by_norm(model, h):
+    """Two experts take as many tokens each, of any sentence, so that shapes tell nothing."""
+    rows = h.reshape(-1, 6)
+    best, rest = rows.norm(dim=1).argsort().chunk(2)
+    out = torch.zeros_like(rows).index_put((best,), model.inner(rows[best]))
+    return out.index_put((rest,), model.other(rows[rest])).view_as(h)
+
+
+def small_branch(model, h):
+    """Its gradient is a millionth of the total, and its output is rectified in place."""
+    return h + 1e-3 * model.outer(F.relu(model.inner(h), inplace=True))
+
+
 def second_flattened(model, h):
     """One row per token, but ordered by position."""
     rows = h.transpose(0, 1)
@@ -251,6 +286,18 @@ UNUSUAL = {
     ),
     "padding row": (lambda model, h: h + model.other(torch.arange(LENGTH) % 3),
                     {"other": lambda: nn.Embedding(3, 6, padding_idx=1)}),
+    "divided in place": (divided_in_place, {"inner": lambda: nn.Linear(6, 6)}),
+    "rectified in place": (lambda m, h: h + m.inner(h).relu_(), {"inner": lambda: nn.Linear(6, 6)}),
+    "transposed in place": (lambda m, h: h + m.inner(h).transpose_(1, 2).mul_(2).mT,
+                            {"inner": lambda: nn.Linear(6, 6)}),
+    "partly zeroed": (partly_zeroed, {"inner": lambda: nn.Linear(6, 6)}),
+    "small branch": (small_branch, {"inner": lambda: nn.Linear(6, 9), "outer": lambda: nn.Linear(9, 6)}),
+    "gain and bias in place": (lambda m, h: m.norm(h).mul_(2).add_(h), {"norm": lambda: nn.LayerNorm(6)}),
+    "shared, then in place": (lambda m, h: h + m.table(torch.arange(LENGTH)).mul_(2),
+                              {"table": lambda: nn.Embedding(LENGTH, 6)}),
+    "routed": (routed, {"inner": lambda: nn.Linear(6, 6), "other": lambda: nn.Linear(6, 6)}),
+    "routed by rank": (sorted_by_norm, {"inner": lambda: nn.Linear(6, 6), "other": lambda: nn.Linear(6, 6)}),
+    "vmap": (lambda m, h: torch.vmap(m.inner)(h), {"inner": lambda: nn.Linear(6, 6)}),
     "unused": (lambda model, h: h, {"inner": lambda: nn.Linear(6, 6)}),
     "RMSNorm": (lambda m, h: m.norm(h), {"norm": lambda: nn.RMSNorm(6)}),
     "gain": (lambda m, h: h * (1 + m.scale), {"scale": lambda: nn.Parameter(torch.randn(6))}),
@@ -288,6 +335,63 @@ def test_unusual_uses_match_a_naive_loop(name):
     model = Odd(middle, **{key: make() for key, make in parts.items()}).double()
     masked, cotangents = batch_of(ragged=False), cotangents_of(model)
     assert_norms_are_naive(model, masked, cotangents)
+
+
+class Hashed(Odd):
+    """A mixture of experts, chosen by the word."""
+
+    def __init__(self, rare=2):
+        super().__init__(None, experts=nn.ModuleList(nn.Linear(6, 6) for _ in range(2)))
+        self.rare = rare
+
+    def forward(self, masked, positions, lengths=None):
+        h, out = self.word(masked), 0
+        for number, expert in enumerate(self.experts):
+            chosen = (masked % self.rare == 0) == number
+            if chosen.any():
+                out = out + torch.zeros_like(h).index_put(chosen.nonzero(as_tuple=True), expert(h[chosen]))
+        return self.output((h + out).mean(1))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_tokens_of_several_sentences_may_go_to_one_expert(seed):
+    """The first and the last sentence, and sometimes more, send as many tokens to each."""
+    torch.manual_seed(seed)
+    model, masked = Hashed().double(), batch_of(ragged=False, sentences=8)
+    words = torch.randint(1, WORDS + 1, (8, 4))
+    words[0], words[-1] = torch.tensor([1, 2, 3, 4]), torch.tensor([2, 4, 5, 7])
+    masked = masked._replace(masked=words, positions=0 * masked.positions)
+    assert_norms_are_naive(model, masked, cotangents_of(model, 8))
+
+
+def test_sentences_between_the_probes_may_go_to_another_expert():
+    torch.manual_seed(0)
+    model, masked = Hashed(rare=WORDS).double(), batch_of(ragged=False, sentences=40)
+    words = masked.masked.clamp(1, WORDS - 1)
+    words[2, 3] = words[30, 2] = WORDS
+    masked = masked._replace(masked=words)
+    assert not (gradient_norms._probes(masked).masked == WORDS).any()
+    assert_norms_are_naive(model, masked, cotangents_of(model, 40))
+
+
+@pytest.mark.parametrize(
+    "mixed", [lambda _, h: h + h.mean(1, keepdim=True), lambda _, h: torch.fft.fft(h, dim=1).real]
+)
+def test_a_model_that_heeds_padding_is_measured_without_it(mixed):
+    torch.manual_seed(0)
+    model, masked = Odd(mixed).double(), batch_of(ragged=True)
+    assert len(list(recordings(model, masked))) == SENTENCES
+    assert len(list(recordings(model, batch_of(ragged=False)))) == 1
+    assert_norms_are_naive(model, masked, cotangents_of(model))
+
+
+def test_a_parameter_without_gradient_needs_no_use():
+    """By cancellation: LayerNorm removes a number that is added to all features."""
+    for dtype in (torch.float32, torch.float64):
+        torch.manual_seed(0)
+        shift = nn.Linear(6, 1)
+        model = Odd(lambda m, h: F.layer_norm(h + m.shift(h), (6,)), shift=shift).to(dtype)
+        assert len(list(recordings(model, batch_of(ragged=False)))) == 1
 
 
 def test_sentences_of_one_token_match_a_naive_loop():
@@ -364,8 +468,11 @@ class Product(torch.autograd.Function):
 REFUSED = {
     "an autograd function": (
         lambda m, h: Product.apply(h, m.scale), {"scale": lambda: nn.Parameter(torch.ones(6))},
-        r"norm of scale of module itself \(Odd\) is .* by autograd and 0 here; supported are uses by torch"),
+        r"norm of scale of module itself \(Odd\) is .* by autograd and 0 here; torch functions show nothing"),
     "dropout": (lambda m, h: F.dropout(h, 0.1, True), {}, "drops units at random; call model.eval"),
+    "random": (lambda m, h: h + torch.rand_like(h), {}, "predicts something else when it reads the"),
+    "scripted in part": (lambda m, h: Product.apply(h * m.scale, m.scale),
+                         {"scale": lambda: nn.Parameter(torch.ones(6))}, "torch functions show only a part"),
     "attention's dropout": (lambda m, h: F.scaled_dot_product_attention(h, h, h, dropout_p=0.1), {},
                             "drops units at random; call model.eval"),
     "wrong shape": (lambda m, h: h[:, :, None], {}, r"returned logits of shape .* \(1, words\) is needed"),
@@ -432,8 +539,11 @@ def recorded(model, tokens):
     """Record twice: the first pass shows which outputs all sentences share."""
     with (first := Recorder(model, len(tokens))):
         model(tokens)
-    shared = [shape if shape == (3, 4) else None for shape in first.outputs]
-    with (second := Recorder(model, len(tokens), shared)):
+    layout = [
+        (shape, True) if shape == (3, 4) else (torch.Size([shape[0] // 2, *shape[1:]]), False)
+        for shape in first.outputs
+    ]
+    with (second := Recorder(model, len(tokens), layout)):
         model(tokens)
     assert not first.uses
     return second.uses

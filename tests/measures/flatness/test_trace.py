@@ -82,21 +82,24 @@ def test_chunks_do_not_change_the_estimate(tiny_model, masked, estimator, monkey
     assert whole == pytest.approx(parts, rel=1e-12)
 
 
-def totals(model, masked, estimator, generator):
+def totals(model, masked, estimator, generator, labels=1):
     """All draws of the total: one per sentence, or one per mini-batch of six."""
     if estimator == "minibatch":
         trace = minibatch_trace(model, masked, batch=6, generator=generator)
     else:
-        trace = fisher_trace(model, masked, estimator=estimator, generator=generator)
+        trace = fisher_trace(model, masked, estimator=estimator, labels=labels, generator=generator)
     return sum(trace.draws.values())
 
 
-@pytest.mark.parametrize("estimator", ["sampled", "rademacher", "minibatch"])
-def test_estimators_are_unbiased(tiny_model, masked, estimator):
+@pytest.mark.parametrize(
+    ("estimator", "labels"),
+    [("sampled", 1), ("sampled", 3), ("rademacher", 1), ("rademacher", 3), ("minibatch", 1)],
+)
+def test_estimators_are_unbiased(tiny_model, masked, estimator, labels):
     """On 12 sentences whose exact trace is known, each repeated 300 times."""
     exact = fisher_trace(tiny_model, masked, estimator="exact").total.mean
     repeated = masked.rows(torch.arange(12).repeat(300))
-    draws = totals(tiny_model, repeated, estimator, torch.Generator().manual_seed(0))
+    draws = totals(tiny_model, repeated, estimator, torch.Generator().manual_seed(0), labels)
     means = draws.view(300, -1).mean(1)
     error = means.std() / len(means) ** 0.5
     assert abs(means.mean() - exact) < 4 * error

@@ -79,6 +79,33 @@ def test_half_precision_is_refused_for_its_rounding(tiny_model, masked, half):
         check(tiny_model.to(half), masked)
 
 
+def test_complex_parameters_are_refused(tiny_model, masked):
+    tiny_model.gain = nn.Parameter(torch.ones(2, dtype=torch.complex64))
+    with pytest.raises(ModelError, match="gain is complex; a measure needs a model of real parameters"):
+        check(tiny_model, masked)
+
+
+@pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES)
+def test_no_measure_changes_the_model(measure, masked):
+    """Statistics of batches, and the vectors of a spectral norm, move in training mode."""
+    word = nn.utils.parametrizations.spectral_norm(nn.Embedding(4, 3))
+    model = Pooled(word, nn.BatchNorm1d(3), nn.Linear(3, 3)).double()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    with pytest.raises(
+        ModelError, match=r"^Each forward pass changes .*; call model.eval\(\) before measuring"
+    ):
+        measure(model, masked)
+    check(model.eval(), masked)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+class Pooled(nn.Sequential):
+    """An embedding, and two layers on its mean."""
+
+    def forward(self, masked, positions, lengths=None):
+        return self[2](self[1](self[0](masked).mean(1)))
+
+
 def test_no_sentences_are_refused(tiny_model, masked):
     with pytest.raises(ModelError, match="no masked sentences to measure on"):
         check(tiny_model, masked.rows(slice(0)))

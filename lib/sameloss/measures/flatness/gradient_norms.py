@@ -13,18 +13,27 @@ This holds for linear layers (also GPT-2's `Conv1D`), embeddings, the gains of L
 Gemma's 1 + gain), added biases, and LSTMs of one layer and direction. Other uses of a parameter, such as
 Mamba's convolution, and layers without an axis of sentences, such as the relative positions of T5 and
 DeBERTa, are exact too, but one sentence at a time; only the gradients of the parameters used so are
-materialised. A use that torch functions do not show, in scripted code or in an autograd function of one's
-own, is refused.
+materialised. So are models in which sentences do not stay apart: that heed padding, or send tokens of
+several sentences to one expert. A use that torch functions do not show, in scripted code or in an autograd
+function of one's own, is refused.
+
+All this is inferred from the calls of torch functions, and then compared with autograd, parameter by
+parameter, on up to `PROBES` sentences, each alone. This costs as many forward passes of one sentence as there
+are probes, as many backward passes with weight gradients, and one more forward and two more backward passes
+of the probes together; it is repeated for probes that cannot share a pass. It does not grow with the
+number of sentences.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import reduce
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
@@ -68,19 +77,20 @@ class Recorder(TorchFunctionMode):
     """Records the uses of a model's trainable parameters in the calls made under this mode."""
 
     def __init__(
-        self, model: nn.Module, sentences: int, shared: list[torch.Size | None] | None = None
+        self, model: nn.Module, sentences: int, layout: list[tuple[torch.Size, bool]] | None = None
     ) -> None:
         """Prepare for one forward pass.
 
         Args:
             model: its trainable parameters are watched.
             sentences: number of sentences in the forward pass.
-            shared: for each output of a known function, in order, its shape if all sentences share it
-                (position embeddings, say), else None. If None, only the outputs' shapes are recorded.
+            layout: for each output of a known function, in order, its shape for one sentence, and whether
+                all sentences share it (position embeddings, say). If None, only the outputs' shapes are
+                recorded.
 
         """
         super().__init__()
-        self.sentences, self.shared = sentences, shared
+        self.sentences, self.layout = sentences, layout
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         self.watched = {id(p): (name, (0, 0)) for name, p in named}  # name and padding
         self.uses: list[Use] = []
@@ -95,8 +105,9 @@ class Recorder(TorchFunctionMode):
         kwargs = kwargs or {}
         if function in RANDOM and RANDOM[function](*args, **kwargs):
             raise dropout_fault()
-        used = [self.watched[id(value)][0] for value in _tensors((args, kwargs)) if id(value) in self.watched]
-        if used and function in self._rules:
+        tensors = list(_tensors((args, kwargs)))
+        used = [self.watched[id(value)][0] for value in tensors if id(value) in self.watched]
+        if used and function in self._rules and not any(map(is_functorch_wrapped_tensor, tensors)):  # vmap
             result = self._rules[function](self, *args, **kwargs)
             if result is not None:
                 return result
@@ -224,9 +235,19 @@ class Recorder(TorchFunctionMode):
         return rest.ndim > 1 and parameter.shape == rest.shape[-1:]
 
     def _output(self, output: Tensor) -> Tensor:
-        """Record an output's shape; if all sentences share it, expand it to one copy per sentence."""
+        """Record an output's shape; if all sentences share it, expand it to one copy per sentence.
+
+        Raises:
+            ModelError: if the shape does not follow from that for one sentence.
+
+        """
         self.outputs.append(output.shape)
-        if self.shared is None or self.sentences == 1 or output.shape != self.shared[len(self.outputs) - 1]:
+        if self.layout is None or self.sentences == 1:
+            return output
+        one, shared = next(iter(self.layout[len(self.outputs) - 1 :]), (None, False))
+        if one is None or output.shape != (one if shared else (self.sentences * one[0], *one[1:])):
+            raise _apart_fault()
+        if not shared:
             return output
         rows = output if len(output) == 1 else output[None]
         return rows.expand(self.sentences, *rows.shape[1:])
@@ -242,13 +263,25 @@ class Recorder(TorchFunctionMode):
     ) -> None:
         if parameter is None or id(parameter) not in self.watched:
             return
-        if self.shared is None or not output.requires_grad:  # under torch.no_grad
+        if self.layout is None or not output.requires_grad:  # under torch.no_grad
             return
         if factor is not None:
             factor = factor.detach().expand(*output.shape[:-1], factor.shape[-1])
             factor = factor.reshape(self.sentences, -1, factor.shape[-1])
         name, padding = self.watched[id(parameter)]
-        self.uses.append(Use(name, kind, get_gradient_edge(output), factor, padding))
+        self.uses.append(Use(name, kind, get_gradient_edge(_unviewed(output)), factor, padding))
+
+
+def _unviewed(output: Tensor) -> Tensor:
+    """Return the tensor that an output is a reshaped view of: an in-place change cuts off the view's edge."""
+    base = output._base
+    if base is None or base.numel() != output.numel() or base.shape[-1:] != output.shape[-1:]:
+        return output
+    return base
+
+
+def _apart_fault() -> ModelError:
+    return ModelError("Sentences must be the first axis of every layer of the model, and are not.")
 
 
 RANDOM: dict[Callable, Callable[..., float]] = {
@@ -272,15 +305,21 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 CHUNK_BYTES = {"cpu": 32 << 20, ACCELERATOR: 4 << 30}
 """Memory for the recorded factors of one forward pass, by device type."""
 
+PROBES = 8
+"""Sentences on which squared norms are compared with autograd's, evenly spread over the lengths."""
+
 SELF_CHECK = 1e-3
-"""Tolerated difference from autograd's squared norms on two sentences, relative to their sum."""
+"""Tolerated difference from autograd's squared norm of a parameter, relative to it."""
+
+ROUNDING = 1e-5
+"""Tolerated rounding, relative to the squared norm of a gradient whose tokens are orthogonal."""
 
 
 class Recording:
     """One forward pass, `model(masked, positions, lengths)`, from which norms for any cotangents follow."""
 
-    def __init__(self, model: nn.Module, masked: Batch, shared: list | None = None) -> None:
-        recorder = Recorder(model, len(masked.masked), shared)
+    def __init__(self, model: nn.Module, masked: Batch, layout: list | None = None) -> None:
+        recorder = Recorder(model, len(masked.masked), layout)
         with torch.enable_grad(), without_cudnn(), recorder:
             self.logits = model(masked.masked, masked.positions, masked.lengths)
         check_logits(self.logits, masked)
@@ -290,7 +329,7 @@ class Recording:
             self._uses[use.parameter].append(use)
         mixed = {n for n, uses in self._uses.items() if not any({u.kind for u in uses} <= s for s in SUMMED)}
         for name in mixed | recorder.materialised:
-            if shared is not None and len(masked.masked) > 1:
+            if layout is not None and len(masked.masked) > 1:
                 raise ModelError(f"The gradient of {name} is known for one sentence at a time only.")
             self._uses[name] = [Use(name, "materialised", get_gradient_edge(model.get_parameter(name)))]
         self._edges = list(dict.fromkeys(use.edge for uses in self._uses.values() for use in uses))
@@ -304,17 +343,27 @@ class Recording:
 
     def squared_norms(self, cotangents: Float[Tensor, "batch word"]) -> dict[str, Float[Tensor, " batch"]]:
         """Compute the squared norm of each sentence's gradient of cotangent · logits, by parameter."""
+        return {name: self._squared_norm(name, uses) for name, uses in self._reached(cotangents).items()}
+
+    def with_rounding(
+        self, cotangents: Float[Tensor, "batch word"]
+    ) -> dict[str, tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]]:
+        """Compute squared norms, each with its tolerated rounding."""
+        reached = self._reached(cotangents)
+        return {n: (self._squared_norm(n, uses), ROUNDING * _orthogonal(uses)) for n, uses in reached.items()}
+
+    def _reached(self, cotangents: Float[Tensor, "batch word"]) -> dict[str, list[tuple[Use, Tensor]]]:
+        """Return the uses that a gradient reaches, with it, by parameter."""
         arrived = torch.autograd.grad(
             self.logits, self._edges, cotangents, retain_graph=True, allow_unused=True
         )
         pairs = [(edge, g) for edge, g in zip(self._edges, arrived, strict=True) if g is not None]
         gradients = {edge: g.reshape(len(self.logits), -1, *g.shape[-1:]) for edge, g in pairs}
-        norms = {}
-        for name, uses in self._uses.items():
-            reached = [(use, gradients[use.edge]) for use in uses if use.edge in gradients]
-            if reached:
-                norms[name] = self._squared_norm(name, reached)
-        return norms
+        reached = {
+            name: [(use, gradients[use.edge]) for use in uses if use.edge in gradients]
+            for name, uses in self._uses.items()
+        }
+        return {name: uses for name, uses in reached.items() if uses}
 
     def _squared_norm(self, name: str, uses: list[tuple[Use, Tensor]]) -> Float[Tensor, " batch"]:
         if uses[0][0].kind == "materialised":  # the gradient of the one sentence
@@ -339,6 +388,16 @@ class Recording:
         if key not in self._products:
             self._products[key] = product()
         return self._products[key]
+
+
+def _orthogonal(uses: list[tuple[Use, Tensor]]) -> Float[Tensor, " batch"]:
+    """Compute what the squared norms would be if the gradients of all tokens were orthogonal."""
+    norms = []
+    for use, g in uses:
+        norms.append(g.flatten(1).norm(dim=1))
+        if use.factor is not None and use.kind != "embedding":
+            norms[-1] = norms[-1] * use.factor.square().sum(2).mean(1).sqrt()
+    return reduce(torch.add, norms).square()
 
 
 def _vector(use: Use, gradient: Float[Tensor, "batch token feature"]) -> Float[Tensor, "batch all"]:
@@ -388,8 +447,8 @@ def recordings(
 
     Raises:
         ParameterError: if `chunk` is not positive.
-        ModelError: see `check`; also for dropout, and for norms that differ from autograd's on two of the
-            sentences.
+        ModelError: see `check`; also for dropout, for a model that is random, and for norms that differ from
+            autograd's on the probes.
 
     """
     if chunk is not None:
@@ -397,78 +456,108 @@ def recordings(
     check(model, masked)
     device = next(model.parameters()).device
     masked = masked.to(device)
-    chunk = _chunk_size(model, _two_sentences(masked), chunk)
-    layouts: dict[tuple[int, bool], list] = {}  # shared shapes by width and whether there is padding
     order = torch.arange(len(masked.masked), device=device)
     if masked.lengths is not None:
         order = masked.lengths.argsort(stable=True)  # for little padding
+    chunk = _chunk_size(model, _probes(masked.rows(order)), chunk)
+    layouts: dict[tuple[int, bool], list] = {}  # by width and whether there is padding
     for rows in order.split(chunk):
-        part = masked.rows(rows)
-        if part.lengths is None or part.lengths.max() > 1:  # outputs of one token have shapes of shared ones
-            part = part.narrowed()
-        layout = part.masked.shape[1], part.lengths is None
-        if layout not in layouts:
-            layouts[layout] = _shared(model, _two_sentences(part)) if chunk > 1 else []
-        yield rows.cpu(), Recording(model, part, layouts[layout])
+        together = []
+        if chunk > 1:
+            with suppress(ModelError):  # these words may go other ways than those of the probes
+                together.append(_together(model, masked.rows(rows), layouts))
+        for some in [rows] if together else rows.split(1):
+            yield some.cpu(), together.pop() if together else _alone(model, masked.rows(some))
 
 
-def _chunk_size(model: nn.Module, two: Batch, requested: int | None) -> int:
+def _together(model: nn.Module, part: Batch, layouts: dict[tuple[int, bool], list]) -> Recording:
+    """Record sentences in one forward pass."""
+    if part.lengths is None or part.lengths.max() > 1:  # outputs of one token have shapes of shared ones
+        part = part.narrowed()
+    key = part.masked.shape[1], part.lengths is None
+    if key not in layouts:
+        layouts[key] = _layout(model, _probes(part))
+    return Recording(model, part, layouts[key])
+
+
+def _alone(model: nn.Module, one: Batch) -> Recording:
+    """Record one sentence, without its padding."""
+    return Recording(model, one.narrowed(), [])
+
+
+def _chunk_size(model: nn.Module, probes: Batch, requested: int | None) -> int:
     """Return the number of sentences per forward pass: as requested, or as many as memory allows.
 
-    It is 1 if a parameter has a use of no known form, if a layer has no axis of sentences, or if the model
+    It is 1 if a parameter has a use of no known form, if a layer has no axis of sentences, if the model
     does more with an output that all sentences share than add it to their own (as with relative position
-    biases); and for sentences of one token, whose outputs have the shape of shared ones.
+    biases), or if a sentence alone has other logits or gradients than in a batch; and for sentences of one
+    token, whose outputs have the shape of shared ones.
     """
     try:
-        probe = Recording(model, two, _shared(model, two))
-        _self_check(model, two, probe)
+        probe = Recording(model, probes, _layout(model, probes))
+        _self_check(model, probes, probe)
     except (ModelError, RuntimeError):
-        for row in range(2):
-            one = two.rows(slice(row, row + 1))
-            _self_check(model, one, Recording(model, one, []))
+        for row in range(len(probes.masked)):
+            one = probes.rows(slice(row, row + 1))
+            _self_check(model, one, _alone(model, one))
         return 1
-    return requested or max(1, CHUNK_BYTES[two.masked.device.type] * 2 // max(1, probe.bytes))
+    return requested or max(
+        1, CHUNK_BYTES[probes.masked.device.type] * len(probes.masked) // max(1, probe.bytes)
+    )
 
 
-def _two_sentences(masked: Batch) -> Batch:
-    """Select the first and the last sentence, masked at the last and the first position.
+def _probes(ordered: Batch) -> Batch:
+    """Select `PROBES` sentences, at least two, masked in turn at their last and at their first position.
 
     A layer whose rows are not in the order of the sentences then fails the check against autograd.
     """
-    two = masked.rows(torch.tensor([0, -1], device=masked.masked.device))
-    end = masked.masked.shape[1] if two.lengths is None else int(two.lengths[0])
-    return two._replace(positions=torch.tensor([end - 1, 0], device=two.positions.device))
+    sentences, device = len(ordered.masked), ordered.masked.device
+    count = max(2, min(sentences, PROBES))
+    probe = torch.arange(count, device=device)
+    probes = ordered.rows(probe * (sentences - 1) // (count - 1))
+    ends = torch.full_like(probe, ordered.masked.shape[1]) if probes.lengths is None else probes.lengths
+    return probes._replace(positions=torch.where(probe % 2 == 0, ends - 1, 0))
 
 
-def _shared(model: nn.Module, two: Batch) -> list[torch.Size | None]:
-    """Return the shapes of outputs that do not grow with the batch: all sentences share them."""
-    one, both = (Recording(model, some).outputs for some in (two.rows(slice(0, 1)), two))
+def _layout(model: nn.Module, probes: Batch) -> list[tuple[torch.Size, bool]]:
+    """Return the outputs' shapes for one sentence; all sentences share those that two do not double."""
+    one, two = (Recording(model, probes.rows(slice(count))).outputs for count in (1, 2))
     grown = [(2 * shape[0], *shape[1:]) for shape in one]
-    if len(one) != len(both) or any(b not in (a, g) for a, b, g in zip(one, both, grown, strict=True)):
-        raise ModelError("Sentences must be the first axis of every layer of the model, and are not.")
-    return [a if a == b else None for a, b in zip(one, both, strict=True)]
+    if len(one) != len(two) or any(b not in (a, g) for a, b, g in zip(one, two, grown, strict=True)):
+        raise _apart_fault()
+    return [(a, a == b) for a, b in zip(one, two, strict=True)]
 
 
 def _self_check(model: nn.Module, some: Batch, recording: Recording) -> None:
-    """Compare with autograd, sentence by sentence: no use of a parameter may be missed."""
+    """Compare with autograd on each sentence alone: no use of a parameter may be missed."""
     cotangents = torch.linspace(-1, 1, recording.logits.shape[1]).to(recording.logits)
     cotangents = cotangents.expand(len(recording.logits), -1)
-    ours = recording.squared_norms(cotangents)
+    ours = recording.with_rounding(cotangents)
     named = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    for row in range(len(some.masked)):
-        one = some.rows(slice(row, row + 1))
+    for row, together in enumerate(recording.logits):
+        one = some.rows(slice(row, row + 1)).narrowed()
         with torch.enable_grad(), without_cudnn():
             logits = model(one.masked, one.positions, one.lengths)
+        tolerance = SELF_CHECK * float(together.detach().abs().max())
+        if not torch.allclose(logits[0], together, rtol=0, atol=tolerance, equal_nan=True):
+            raise ModelError(
+                "The model predicts something else when it reads the same sentence again; a measure needs a "
+                "model that draws nothing at random and that no pass changes."
+            )
         gradients = torch.autograd.grad(logits, list(named.values()), cotangents[:1], allow_unused=True)
         norms = {n: g.square().sum() for n, g in zip(named, gradients, strict=True) if g is not None}
-        tolerance = SELF_CHECK * sum(norms.values())
+        least = ROUNDING**2 * sum(norms.values())
         for name, norm in norms.items():
-            mine = ours[name][row] if name in ours else torch.zeros_like(norm)
-            if not (mine - norm).abs() <= tolerance:
+            mine, rounding = (
+                found[row] for found in ours.get(name, torch.zeros(2, len(some.masked)).to(norm))
+            )
+            if not (mine - norm).abs() <= SELF_CHECK * norm + rounding + least:
                 module = name.rpartition(".")[0]
                 kind = type(model.get_submodule(module)).__name__
+                known = "only a part" if name in recording._uses else "nothing"
                 raise ModelError(
                     f"The squared gradient norm of {name} of module {module or 'itself'} ({kind}) is "
-                    f"{float(norm):.4g} by autograd and {float(mine):.4g} here; supported are uses by torch "
-                    "functions, not in scripted code or in an autograd function of its own."
+                    f"{float(norm):.4g} by autograd and {float(mine):.4g} here; torch functions show {known} "
+                    "of its use, so scripted code or an autograd function of its own uses it, which cannot "
+                    "be measured."
                 )

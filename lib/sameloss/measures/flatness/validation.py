@@ -11,8 +11,9 @@ def check(model: nn.Module, masked: Batch) -> None:
     """Require a deterministic model in full precision and at least one sentence, masked inside.
 
     Raises:
-        ModelError: for active dropout, weights that are not finite or in half precision, no sentences, or
-            a mask outside its sentence; under autocast.
+        ModelError: for active dropout, weights that are complex, not finite or in half precision, no
+            sentences, or a mask outside its sentence; under autocast; for a model in training mode whose
+            buffers a forward pass changes.
 
     """
     if any(_drops(module) for module in model.modules()):
@@ -20,6 +21,8 @@ def check(model: nn.Module, masked: Batch) -> None:
     if torch.is_autocast_enabled(next(model.parameters()).device.type):
         raise ModelError("Under torch.autocast the model rounds to half precision; measure it outside.")
     for name, parameter in model.named_parameters():
+        if parameter.is_complex():
+            raise ModelError(f"Parameter {name} is complex; a measure needs a model of real parameters.")
         if not parameter.isfinite().all():
             raise ModelError(
                 f"Parameter {name} holds values that are not finite; a measure needs finite ones."
@@ -40,6 +43,22 @@ def check(model: nn.Module, masked: Batch) -> None:
             f"The masked position of sentence {row} is {int(masked.positions[row])}, but it has "
             f"{int(ends[row])} tokens, so positions 0 to {int(ends[row]) - 1} can be masked."
         )
+    if any(module.training for module in model.modules()):
+        _check_buffers(model, masked.rows(slice(2)))
+
+
+@torch.no_grad()
+def _check_buffers(model: nn.Module, two: Batch) -> None:
+    """Require that a forward pass leaves the model as it is, unlike that of BatchNorm in training mode."""
+    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    if before:
+        two = two.to(next(model.parameters()).device)
+        model(two.masked, two.positions, two.lengths)
+    moved = [name for name, value in before.items() if not torch.equal(model.get_buffer(name), value)]
+    for name in moved:
+        model.get_buffer(name).copy_(before[name])
+    if moved:
+        raise ModelError(f"Each forward pass changes {moved[0]}; call model.eval() before measuring it.")
 
 
 def _drops(module: nn.Module) -> bool:
