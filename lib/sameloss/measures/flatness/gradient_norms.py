@@ -548,6 +548,10 @@ def _self_check(model: nn.Module, some: Batch, recording: Recording) -> None:
         norms = {n: g.square().sum() for n, g in zip(named, gradients, strict=True) if g is not None}
         least = ROUNDING**2 * sum(norms.values())
         for name, norm in norms.items():
+            if not norm.isfinite():
+                raise ModelError(
+                    f"By autograd {name} has a gradient that is not finite; measures need finite ones."
+                )
             mine, rounding = (
                 found[row] for found in ours.get(name, torch.zeros(2, len(some.masked)).to(norm))
             )
