@@ -16,7 +16,7 @@ from sameloss.measures.flatness.sharpness import (
     worst_case_adaptive_sharpness,
 )
 from sameloss.measures.flatness.trace import fisher_trace, minibatch_trace
-from sameloss.measures.flatness.validation import check, check_logits
+from sameloss.measures.flatness.validation import check, check_logits, check_padding
 
 CHAIN = {"chains": 2, "steps": 4, "batch": 2, "lr": 1e-4, "localisation": 1.0, "generator": seeded()}
 MEASURES = {
@@ -104,6 +104,16 @@ class Pooled(nn.Sequential):
 
     def forward(self, masked, positions, lengths=None):
         return self[2](self[1](self[0](masked).mean(1)))
+
+
+@pytest.mark.parametrize("name", MEASURES.keys() - {"recordings", "Fisher trace"})
+def test_a_model_that_heeds_padding_needs_sentences_of_one_length(name, masked, ragged):
+    model = Pooled(nn.Embedding(4, 3), nn.Identity(), nn.Linear(3, 3)).double()
+    check_padding(model, masked)
+    with pytest.raises(
+        ModelError, match="depend on padding, so that this measure needs sentences of one length"
+    ):
+        MEASURES[name](model, ragged)
 
 
 def test_no_sentences_are_refused(tiny_model, masked):

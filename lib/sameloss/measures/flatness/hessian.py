@@ -26,7 +26,7 @@ from sameloss.checks import check_count
 from sameloss.errors import ParameterError
 from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.trace import Cost, EstimatedTrace
-from sameloss.measures.flatness.validation import check, check_logits
+from sameloss.measures.flatness.validation import check, check_logits, check_padding
 from sameloss.models.bilstm import without_cudnn
 
 Parameters = dict[str, Tensor]
@@ -111,6 +111,7 @@ def _logits(model: nn.Module, parameters: Parameters, masked: Batch) -> Tensor:
 def _on_model_device(model: nn.Module, masked: Batch, truth: Tensor | None) -> tuple[Batch, Tensor | None]:
     """Validate model, sentences and conditionals, and move the latter two to the model's device."""
     check(model, masked)
+    check_padding(model, masked)
     if truth is not None and len(truth) != len(masked.masked):
         raise ParameterError(
             f"truth needs one row per sentence, {len(masked.masked)} of them; got {len(truth)}."

@@ -21,7 +21,7 @@ from sameloss.measures.flatness.hessian import (
     population_loss,
     unflattened,
 )
-from sameloss.measures.flatness.validation import check
+from sameloss.measures.flatness.validation import check, check_padding
 from sameloss.models.bilstm import UnrolledLSTMs
 from sameloss.statistics.intervals import Estimate
 
@@ -215,6 +215,7 @@ def group_diagonals(
 
     """
     check(model, masked)
+    check_padding(model, masked)
     check_count("labels", labels)
     sentences = len(masked.masked)
     if not FEWEST_GROUPS <= groups <= sentences:

@@ -15,7 +15,7 @@ from sameloss.checks import check_count
 from sameloss.errors import ParameterError
 from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.gradient_norms import recordings
-from sameloss.measures.flatness.validation import check, check_logits
+from sameloss.measures.flatness.validation import check, check_logits, check_padding
 from sameloss.models.bilstm import without_cudnn
 from sameloss.models.masked_model import parameter_group
 from sameloss.statistics.intervals import Estimate
@@ -170,10 +170,11 @@ def minibatch_trace(
 
     Raises:
         ParameterError: if there is no whole mini-batch.
-        ModelError: see `check`.
+        ModelError: see `check` and `check_padding`.
 
     """
     check(model, masked)
+    check_padding(model, masked)
     count = len(masked.masked) // batch if batch > 0 else 0
     if not count:
         raise ParameterError(

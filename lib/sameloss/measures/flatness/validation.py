@@ -6,6 +6,9 @@ from torch import nn
 from sameloss.errors import ModelError
 from sameloss.languages.masking import Batch
 
+PADDING = 1e-3
+"""Tolerated change of logits by padding, relative to the largest."""
+
 
 def check(model: nn.Module, masked: Batch) -> None:
     """Require a deterministic model in full precision and at least one sentence, masked inside.
@@ -59,6 +62,25 @@ def _check_buffers(model: nn.Module, two: Batch) -> None:
         model.get_buffer(name).copy_(before[name])
     if moved:
         raise ModelError(f"Each forward pass changes {moved[0]}; call model.eval() before measuring it.")
+
+
+@torch.no_grad()
+def check_padding(model: nn.Module, masked: Batch) -> None:
+    """Require that padding changes no prediction, for measures that take sentences of all lengths together.
+
+    Raises:
+        ModelError: if the shortest sentence, alone, has other logits with padding than without.
+
+    """
+    if masked.lengths is None:
+        return
+    shortest = masked.rows(masked.lengths.argmin()[None]).to(next(model.parameters()).device)
+    padded, alone = (model(*some[:2], some.lengths) for some in (shortest, shortest.narrowed()))
+    if not torch.allclose(padded, alone, rtol=0, atol=PADDING * float(alone.abs().max()), equal_nan=True):
+        raise ModelError(
+            "The model's predictions depend on padding, so that this measure needs sentences of one length; "
+            "fisher_trace takes them one at a time."
+        )
 
 
 def _drops(module: nn.Module) -> bool:
