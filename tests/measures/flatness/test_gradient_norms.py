@@ -469,6 +469,9 @@ REFUSED = {
     "an autograd function": (
         lambda m, h: Product.apply(h, m.scale), {"scale": lambda: nn.Parameter(torch.ones(6))},
         r"norm of scale of module itself \(Odd\) is .* by autograd and 0 here; torch functions show nothing"),
+    "a millionth of the total": (
+        lambda m, h: h + 1e-3 * Product.apply(h, m.scale), {"scale": lambda: nn.Parameter(torch.ones(6))},
+        "by autograd and 0 here"),
     "dropout": (lambda m, h: F.dropout(h, 0.1, True), {}, "drops units at random; call model.eval"),
     "random": (lambda m, h: h + torch.rand_like(h), {}, "predicts something else when it reads the"),
     "scripted in part": (lambda m, h: Product.apply(h * m.scale, m.scale),
