@@ -148,7 +148,8 @@ def kls(store: Store, cells: Iterable[Cell]) -> pd.Series:
             table, words = cell.table(store), store.get(baselines(cell.draw)).set_index("quantity").value
             mean = np.exp(np.log(table[table.quantity == "kl"].value).mean())
             shares[cell.draw, cell.model, cell.steps] = 100 * mean / words["bag-of-words kl"]
-    return pd.Series(shares, dtype=float).rename_axis(["draw", "model", "steps"])
+    index = pd.MultiIndex.from_tuples(shares, names=["draw", "model", "steps"])
+    return pd.Series(list(shares.values()), index, dtype=float)
 
 
 def too_short(shares: pd.Series) -> dict[tuple[int, str], int]:

@@ -1,0 +1,304 @@
+"""Comparisons near the lowest loss: the questions of the protocol's second edition.
+
+`chapters/protocol_second.md` fixes them. They read one table with a row for each cell, see `cells`.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from math import isinf, log
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from sameloss.statistics.intervals import LEVEL, Paired, holm_levels, paired
+
+PUBLISHED = 6.9 * 3.90 / 8.0
+"""Points gained by the largest model (Figure 2a), in proportion to our doublings of parameters."""
+
+PUBLISHED_SLOPE = (50.3 - 43.2) / log(2.68 / 1.54)
+"""Points for each factor e of trace between the sizes of Figure 5: an association."""
+
+WITHIN = 0.25
+"""An effect is as published within this fraction of the published one, and negligible below it."""
+
+OWN, CAPACITY, TUNED = "own features", "beyond capacity", "fine-tuned"
+
+READINGS = {
+    OWN: ("features",),
+    CAPACITY: ("features", "expanded to 384", "expanded"),
+    TUNED: ("fine-tuned, rate 0.001", "fine-tuned, rate 0.003"),
+    "as many features": ("expanded",),
+    "projected": ("projected to 96",),
+}
+"""How accuracy is read: the best of these readings of the table, for each draw, size, length and task."""
+
+TRACES = {"log trace": "trace", "log relative trace": "relative trace"}
+
+
+def cells(table: pd.DataFrame, bag_of_words: Mapping[int, float]) -> pd.DataFrame:
+    """Average the trainings of each cell.
+
+    Args:
+        table: of measurements, see `sweeps.Cell.table`.
+        bag_of_words: KL of the bag of words by draw, in nats.
+
+    Returns:
+        A row for each draw, stage, model, peak rate and number of steps, with the geometric mean of the KL
+        in percent of the bag of words' (kl), accuracies in percent by `READINGS`, and mean log traces.
+
+    """
+    by = ["replicate", "stage", "model", "lr", "steps"]
+    numbers = table[table.quantity.isin(["kl", *TRACES.values()])]
+    logs = np.log(numbers.set_index([*by, "quantity"]).value).groupby([*by, "quantity"]).mean().unstack()
+    draws = logs.index.get_level_values("replicate").map(bag_of_words)
+    found = pd.DataFrame({"kl": 100 * np.exp(logs["kl"]) / draws})
+    for name, quantity in TRACES.items():
+        found[name] = logs[quantity]
+    rows = table[table.quantity == "accuracy"]
+    accuracies = rows.groupby([*by, "task", "reading"]).value.mean().unstack("reading")
+    for name, readings in READINGS.items():
+        if {*readings} <= {*accuracies}:
+            found[name] = accuracies[[*readings]].max(axis=1).groupby(by).mean()
+    return found
+
+
+class Place(NamedTuple):
+    """A model of one draw at a KL, between the two lengths of training that enclose it."""
+
+    value: float
+    steps: float
+    bounds: tuple[float, float]  # the values at the neighbour of larger KL, and of smaller
+
+
+def at_kl(curve: pd.DataFrame, kl: float, of: str) -> Place | None:
+    """Interpolate the cells of one model and draw, linearly in log KL; None if they do not enclose the KL.
+
+    Where a longer training has the larger KL, the two lengths are averaged into one.
+
+    Args:
+        curve: the cells by steps, one length a row.
+        kl: in percent of the bag of words'.
+        of: name of the interpolated column.
+
+    >>> curve = pd.DataFrame({"kl": [8.0, 2.0], "own": [60.0, 70.0]}, index=[100, 200])
+    >>> at_kl(curve, 4.0, "own").value
+    65.0
+
+    """
+    points = [
+        (np.log(row["kl"]), row[of], float(steps)) for steps, row in curve.sort_index().iterrows() if steps
+    ]
+    decreasing: list[list[tuple[float, float, float]]] = []
+    for point in points:
+        decreasing.append([point])
+        while len(decreasing) > 1 and _mean(decreasing[-1])[0] >= _mean(decreasing[-2])[0]:
+            decreasing[-2:] = [[*decreasing[-2], *decreasing[-1]]]
+    ends = [_mean(group) for group in decreasing]
+    for before, after in pairwise(ends):
+        if before[0] >= log(kl) >= after[0]:
+            share = (before[0] - log(kl)) / (before[0] - after[0])
+            value, steps = ((1 - share) * before[i] + share * after[i] for i in (1, 2))
+            return Place(float(value), float(steps), (float(before[1]), float(after[1])))
+    return None
+
+
+def _mean(points: Sequence[tuple[float, float, float]]) -> np.ndarray:
+    return np.mean(points, axis=0)
+
+
+class Arm(NamedTuple):
+    """One side of a comparison: how its models were trained."""
+
+    model: str
+    lr: float = 0.005
+    stage: str = "descent"
+
+
+SMALL, LARGE = Arm("d24"), Arm("d96")
+
+
+def leads(cells: pd.DataFrame, first: Arm, second: Arm, of: str, kl: float = 3.0) -> pd.DataFrame:
+    """The second arm's value less the first's, both at one KL.
+
+    Where the first does not come down to that KL, both are compared at its own end.
+
+    Returns:
+        A row for each draw that has both: lead, least (without interpolation, at its least), kl, first steps
+        and second steps.
+
+    """
+    rows = {}
+    for draw, found in cells.groupby("replicate"):
+        curves = []
+        for arm in (first, second):
+            curve = found.xs((draw, arm.stage, arm.model), level=("replicate", "stage", "model"))
+            curve = curve[np.isclose(curve.index.get_level_values("lr"), arm.lr)].droplevel("lr")
+            curves.append(curve.dropna(subset=[of]))
+        if min(map(len, curves)) == 0:
+            continue
+        target = max(kl, float(curves[0].kl.iloc[-1]) * (1 + 1e-9))
+        one, two = (at_kl(curve, target, of) for curve in curves)
+        if one and two:
+            least = two.bounds[0] - max(one.bounds)
+            rows[draw] = (two.value - one.value, least, target, one.steps, two.steps)
+    columns = ["lead", "least", "kl", "first steps", "second steps"]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=columns, dtype=float)
+
+
+def untrained_leads(cells: pd.DataFrame, of: str) -> pd.Series:
+    """What the large model leads by before any training, by draw."""
+    found = cells.xs("untrained", level="stage")[of].groupby(["replicate", "model"]).mean().unstack()
+    return found[LARGE.model] - found[SMALL.model]
+
+
+# Verdicts.
+
+
+class Verdict(NamedTuple):
+    """The answer to a question: a direction, a size beside the published effect, and how sure it is."""
+
+    question: str
+    effect: Paired  # with its plain 95 % interval
+    corrected: tuple[float, float]  # the interval that decides
+    direction: str  # yes, no, open, or not reached
+    size: str | None
+    remarks: tuple[str, ...] = ()
+
+
+def size_word(differences: np.ndarray, published: float) -> str:
+    """Compare an effect with the published one: the first of five words that holds.
+
+    >>> size_word(np.array([0.1, -0.1, 0.2, -0.2]), 3.4), size_word(np.array([9.0, 10.0, 11.0]), 3.4)
+    ('negligible', 'larger')
+    """
+    short, long = paired(differences, 0.9), paired(differences)
+    low, high = published * (1 - WITHIN), published * (1 + WITHIN)
+    if -WITHIN * published < short.low and short.high < WITHIN * published:
+        return "negligible"
+    if long.high < low:
+        return "smaller than published"
+    if low <= long.low and long.high <= high:
+        return "as published"
+    return "larger" if long.low > high else "imprecise"
+
+
+def direction_word(low: float, high: float, bound: float = 0.0) -> str:
+    """Tell on which side of a bound an interval lies.
+
+    >>> direction_word(0.1, 2.0), direction_word(-2.0, -0.1), direction_word(-1.0, 1.0)
+    ('yes', 'no', 'open')
+    """
+    return "yes" if low > bound else "no" if high < bound else "open"
+
+
+def downstream(cells: pd.DataFrame, kl: float = 3.0) -> list[Verdict]:
+    """Judge whether the large model leads: own features first, then beyond capacity and fine-tuned (Holm)."""
+    found = {of: leads(cells, SMALL, LARGE, of, kl) for of in (OWN, CAPACITY, TUNED)}
+    effects = {of: paired(rows.lead.to_numpy()) for of, rows in found.items()}
+    levels = dict(zip(effects, [LEVEL, *holm_levels([effects[CAPACITY].p, effects[TUNED].p])], strict=True))
+    verdicts: list[Verdict] = []
+    for of, rows in found.items():
+        decides = paired(rows.lead.to_numpy(), levels[of])
+        direction = direction_word(decides.low, decides.high)
+        if verdicts and verdicts[0].direction == "open":
+            direction = "not reached"
+        without = paired(rows.least.to_numpy(), levels[of])
+        remarks = [] if direction != "yes" or without.low > 0 else ["by interpolation"]
+        if direction == "yes":
+            beyond = paired((rows.lead - untrained_leads(cells, of)).dropna().to_numpy())
+            word = "beyond untrained width" if beyond.low > 0 else "not distinguished from width alone"
+            remarks.append(word)
+        size = size_word(rows.lead.to_numpy(), PUBLISHED)
+        verdicts.append(
+            Verdict(of, effects[of], (decides.low, decides.high), direction, size, tuple(remarks))
+        )
+    return verdicts
+
+
+# Does flatness carry the effect?
+
+
+def ratio_interval(numerator: np.ndarray, denominator: np.ndarray, level: float) -> tuple[float, float]:
+    """Invert Student's test of numerator − s × denominator, paired over draws (Fieller's interval).
+
+    Returns:
+        Both ends; infinite where the denominator is not shown to differ from zero.
+
+    >>> low, high = ratio_interval(np.array([1.0, 2.0, 3.1]), np.array([1.0, 2.0, 3.0]), 0.95)
+    >>> low < 1.0 < high
+    True
+
+    """
+    count = len(numerator)
+    quantile = float(stats.t.ppf((1 + level) / 2, count - 1)) ** 2 / count
+    covariance = np.cov(numerator, denominator)
+    a = denominator.mean() ** 2 - quantile * covariance[1, 1]
+    b = numerator.mean() * denominator.mean() - quantile * covariance[0, 1]
+    c = numerator.mean() ** 2 - quantile * covariance[0, 0]
+    if a <= 0:
+        return -np.inf, np.inf
+    root = float(np.sqrt(max(0.0, b**2 - a * c)))
+    return float((b - root) / a), float((b + root) / a)
+
+
+class Line(NamedTuple):
+    """What an intervention within one size says about flatness."""
+
+    gained: Paired  # points, at one KL
+    flatter: Paired  # factors e of the trace
+    slope: tuple[float, float, float]  # points for each factor e: the value and its interval
+    share: tuple[float, float, float]  # of the effect of size that flatness carries at this slope
+    leverage: bool
+
+
+LEVERAGE = 0.3
+"""An intervention has leverage if the interval of its change of the log trace lies beyond this."""
+
+
+def line(cells: pd.DataFrame, arm: Arm, lines: int, trace: str = "log trace", kl: float = 3.0) -> Line:
+    """Compare an intervention with AdamW at one size and KL; see the protocol for the share carried.
+
+    Args:
+        cells: of the intervention, of AdamW at its size, and of both sizes of the confirmation.
+        arm: the intervention.
+        lines: their number, for which the slope's interval is corrected.
+        trace: native or relative.
+        kl: where models are compared.
+
+    """
+    base = Arm(arm.model)
+    gained, flatter = (leads(cells, base, arm, of, kl).lead for of in (OWN, trace))
+    draws = gained.index.intersection(flatter.index)
+    x, y = -flatter[draws].to_numpy(), gained[draws].to_numpy()
+    slope = (float(y.mean() / x.mean()), *ratio_interval(y, x, 1 - (1 - LEVEL) / lines))
+    sizes = pd.concat({of: leads(cells, SMALL, LARGE, of, kl).lead for of in (OWN, trace)}, axis=1).dropna()
+    effect, ratios = sizes[OWN].to_numpy(), -sizes[trace].to_numpy()
+    wide = (
+        ratio_interval(y, x, 1 - (1 - LEVEL) / 2 / lines),
+        ratio_interval(ratios, effect, 1 - (1 - LEVEL) / 2),
+    )
+    known = not any(map(isinf, (*wide[0], *wide[1])))
+    products = [s * r for s in wide[0] for r in wide[1]] if known else [-np.inf, np.inf]
+    share = (slope[0] * float(ratios.mean() / effect.mean()), min(products), max(products))
+    change = paired(x)
+    return Line(paired(y), change, slope, share, change.low > LEVERAGE or change.high < -LEVERAGE)
+
+
+def carried(lines: Mapping[str, Line], relative: Mapping[str, Line]) -> str:
+    """Answer whether flatness carries the effect of size: yes, no or open.
+
+    Args:
+        lines: the interventions by name, with the native trace.
+        relative: the same with the relative trace.
+
+    """
+    able = {name: found for name, found in lines.items() if found.leverage}
+    if able and all(found.share[1] > 0.5 for found in able.values()):
+        return "yes"
+    for name, found in able.items():
+        little = found.share[2] < 0.5 and found.slope[2] < PUBLISHED_SLOPE / 2
+        if little and not relative[name].share[1] > 0.5:
+            return "no"
+    return "open"
