@@ -38,6 +38,7 @@ from sameloss.studies.parameters import MAX_HOURS, choose
 from sameloss.studies.recorded import write_record
 from sameloss.studies.same_loss.pages import PRESETS as PART_I_PRESETS
 from sameloss.studies.same_loss.pages import RecordPage
+from sameloss.studies.same_loss.sweeps import SWEEPS, kls, sweep, sweep_runs, too_short
 
 PART_I = "verdicts"
 """The page with the record of all comparisons of Part I."""
@@ -159,7 +160,8 @@ def keep(preset: str) -> None:
     require_committed_runs(book.store, book.runs())
     read = [run for name in MAX_HOURS for run in open_page("costs", preset=name).runs()]
     compared = [run for preset in PART_I_PRESETS.values() for r in preset.replicates() for run in r.runs()]
-    prune_record(POOL, read + compared)
+    swept = [run for name in SWEEPS for runs in sweep_runs(name).values() for run in runs]
+    prune_record(POOL, read + compared + swept)
     print(f"Recorded in {POOL}: {record_runs(book.store, book.runs(), POOL)} runs.")
 
 
@@ -180,7 +182,7 @@ def record(
     """Compute the record of a preset part by part, and write its tables to `results/`.
 
     Args:
-        preset: to record.
+        preset: to record, or a sweep of the protocol's second edition.
         page: to record; None: all with a record.
         max_hours: limit on each part; None: the preset's.
         finished: whether to compute nothing, and record the finished parts only.
@@ -196,6 +198,8 @@ def record(
         _stop_after(minutes)
     if not dry_run:
         require_committed()
+    if preset in SWEEPS:
+        return _record_sweep(preset, compute=not (finished or dry_run))
     pages = [_open(name, preset, max_hours) for name in ([page] if page else recorded_pages(preset))]
     take_recorded(POOL, pages[0].store)
     if not dry_run:
@@ -212,6 +216,23 @@ def record(
             record_runs(opened.store, runs, POOL, lazy=opened.name != PART_I)  # its losses take megabytes
     for opened in pages:  # last, since changed tables make the tree dirty
         _write(opened)
+
+
+def _record_sweep(name: str, *, compute: bool) -> None:
+    """Compute a sweep of Part I draw by draw, keep it, and say of its results nothing but KLs."""
+    store = open_page("costs").store
+    take_recorded(POOL, store)
+    for draw, runs in sweep_runs(name).items():
+        if compute:
+            require_committed_runs(store, runs)
+            compute_all(store, runs)
+            record_runs(store, runs, POOL, lazy=False)
+        left = len(store.missing(runs))
+        print(f"{name}, draw {draw}: {f'{left} runs are left' if left else 'finished'}.", flush=True)
+    shares = kls(store, sweep(name))
+    if len(shares):
+        print(f"KL in % of the bag of words':\n{shares.unstack().round(2).to_string()}")
+        print(f"Lengths to add: {too_short(shares, SWEEPS[name]()) or 'none'}.")
 
 
 def _stop_after(minutes: float) -> None:

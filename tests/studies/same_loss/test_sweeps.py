@@ -48,23 +48,40 @@ def test_refused_draws_have_a_class_of_more_than_half(seed):
     assert max(float(own[own >= 0].bincount().max() / (own >= 0).sum()) for own in found) > 0.5
 
 
-def shares(**curves):
-    """KLs of the small model of draws 1, 2, ..., by steps."""
-    rows = {
-        (n, "d24", steps): kl for n, curve in enumerate(curves.values(), 1) for steps, kl in curve.items()
-    }
-    return pd.Series(rows, dtype=float).rename_axis(["draw", "model", "steps"])
+def shares(curves):
+    """KLs of the small model of the first draws, by steps."""
+    numbered = zip(DRAWS, curves, strict=False)
+    rows = {(draw, ARM, steps): kl for draw, curve in numbered for steps, kl in curve.items()}
+    index = pd.MultiIndex.from_tuples(rows, names=["draw", "arm", "steps"])
+    return pd.Series(list(rows.values()), index, dtype=float)
 
 
-def test_lengths_are_added_by_kl_alone_and_once():
-    found = shares(
-        low={1250: 16, 2500: 8, 5000: 4, 10_000: 2},
-        high={1250: 16, 2500: 8, 5000: 6, 10_000: 3.1},
-        doubled={1250: 16, 2500: 8, 5000: 6, 10_000: 4, 20_000: 3.2},
-        wide={1250: 16, 2500: 14, 5000: 12.1, 10_000: 2.9},
-        filled={1250: 16, 2500: 14, 5000: 12.1, 7071: 12, 10_000: 2.9},
-    )
-    assert too_short(found) == {(2, "d24"): 20_000, (4, "d24"): 7071}
+ARM = "d24, rate 0.005"
+PLANNED = {1250: 16, 2500: 8, 5000: 4, 10_000: 2}
+
+
+@pytest.mark.parametrize(
+    ("curve", "added"),
+    [
+        (PLANNED, None),
+        (PLANNED | {5000: 6, 10_000: 3.1}, 20_000),
+        (PLANNED | {10_000: 3.2, 20_000: 3.1}, None),  # has been doubled
+        (PLANNED | {5000: 12.1, 10_000: 2.9}, 7071),
+        (PLANNED | {5000: 13, 7071: 12, 10_000: 2.9}, None),  # has been filled
+        ({1250: 2.0}, None),  # nothing encloses it
+    ],
+)
+def test_lengths_are_added_by_kl_alone_and_once(curve, added):
+    expected = {} if added is None else {(16, ARM): added}
+    assert too_short(shares([curve]), confirmation()) == expected
+
+
+def test_an_added_length_is_part_of_its_sweep(monkeypatch):
+    monkeypatch.setattr(sweeps, "ADDED", {(17, ARM): (20_000,)})
+    added = {*sweeps.sweep("confirmation")} - {*confirmation()}
+    assert added == {Cell(17, "d24", 0.005, 20_000, measures=sweeps.TUNED)}
+    assert len(sweeps.sweep_runs("confirmation")[17]) == len(sweeps.sweep_runs("confirmation")[16]) + 2
+    assert not {*sweeps.sweep("other-rates")} - {*other_rates()}
 
 
 def test_a_cell_is_measured_and_only_its_kl_is_shown(tmp_path, monkeypatch):

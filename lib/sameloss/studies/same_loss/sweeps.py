@@ -49,6 +49,12 @@ class Cell(NamedTuple):
     measures: Measures = READ
 
     @property
+    def arm(self) -> str:
+        """How it is trained, but for the number of steps."""
+        name = f"{self.model}, rate {self.lr:g}"
+        return name if self.algorithm == ADAMW else f"{name}, {label(*self.algorithm)}"
+
+    @property
     def replicate(self) -> Replicate:
         """The draw of the grammar, with its sentences."""
         return Replicate(WORKSTATION, GRAMMAR_SETUP, self.draw)
@@ -85,15 +91,12 @@ LENGTHS = {"d24": (0, 1250, 2500, 5000, 10_000), "d96": (0, 312, 625, 1250, 1750
 
 RATE = 0.005
 
-ADDED: dict[tuple[int, str], tuple[int, ...]] = {}
-"""Lengths that `too_short` has added, by draw and size."""
-
 
 def confirmation(draws: Iterable[int] = DRAWS) -> Iterator[Cell]:
     """Yield the cells of the confirmation, draw by draw."""
     for draw in draws:
         for model, lengths in LENGTHS.items():
-            for steps in (*lengths, *ADDED.get((draw, model), ())):
+            for steps in lengths:
                 yield Cell(draw, model, RATE, steps, measures=TUNED)
 
 
@@ -128,6 +131,29 @@ def baselines(draw: int) -> Run:
     return Cell(draw, "d24", RATE, 1).replicate.baselines()
 
 
+ADDED: dict[tuple[int, str], tuple[int, ...]] = {}
+"""Lengths that `too_short` has added, by draw and arm."""
+
+SWEEPS = {"confirmation": confirmation, "interventions": interventions, "other-rates": other_rates}
+"""The sweeps by name, in the order in which they are made."""
+
+
+def sweep(name: str) -> list[Cell]:
+    """Return the cells of a sweep, with the lengths that were added."""
+    planned = list(SWEEPS[name]())
+    arms = {(cell.draw, cell.arm): cell for cell in planned}
+    added = [arms[arm]._replace(steps=n) for arm, lengths in ADDED.items() if arm in arms for n in lengths]
+    return [*planned, *added]
+
+
+def sweep_runs(name: str) -> dict[int, list[Run]]:
+    """Return the runs of a sweep by draw, with the draw's baselines."""
+    runs: dict[int, list[Run]] = {}
+    for cell in sweep(name):
+        runs.setdefault(cell.draw, [baselines(cell.draw)]).extend(cell.measurements())
+    return runs
+
+
 # Rules that look at KL alone.
 
 PLACE = 3.0
@@ -138,7 +164,7 @@ WIDEST = 4.0
 
 
 def kls(store: Store, cells: Iterable[Cell]) -> pd.Series:
-    """Geometric means of the cells' KLs, in percent of the bag of words', by draw, model and steps.
+    """Geometric means of the cells' KLs, in percent of the bag of words', by draw, arm and steps.
 
     Nothing else is read. Only trained cells whose runs are finished, and those of their draw, are in it.
     """
@@ -147,32 +173,31 @@ def kls(store: Store, cells: Iterable[Cell]) -> pd.Series:
         if cell.steps and all(map(store.has, [*cell.measurements(), baselines(cell.draw)])):
             table, words = cell.table(store), store.get(baselines(cell.draw)).set_index("quantity").value
             mean = np.exp(np.log(table[table.quantity == "kl"].value).mean())
-            shares[cell.draw, cell.model, cell.steps] = 100 * mean / words["bag-of-words kl"]
-    index = pd.MultiIndex.from_tuples(shares, names=["draw", "model", "steps"])
+            shares[cell.draw, cell.arm, cell.steps] = 100 * mean / words["bag-of-words kl"]
+    index = pd.MultiIndex.from_tuples(shares, names=["draw", "arm", "steps"])
     return pd.Series(list(shares.values()), index, dtype=float)
 
 
-def too_short(shares: pd.Series) -> dict[tuple[int, str], int]:
-    """Name the length that each draw and size still needs, by the protocol's rules.
+def too_short(shares: pd.Series, planned: Iterable[Cell]) -> dict[tuple[int, str], int]:
+    """Name the length that each arm of a draw still needs, by the protocol's rules.
 
-    Twice the longest training where it ends above `PLACE`, unless it has been doubled before; the geometric
-    mean of two neighbours that enclose it where they are more than `WIDEST` apart, once.
+    Twice the longest training where it ends above `PLACE`; the geometric mean of two neighbours that enclose
+    it where they are more than `WIDEST` apart. Each is done once: a length that was added calls for no other.
+
+    Args:
+        shares: what `kls` returns.
+        planned: the cells without any that were added.
+
     """
+    lengths = {(cell.draw, cell.arm, cell.steps) for cell in planned}
     needed = {}
-    for (draw, model), kl in shares.droplevel(["draw", "model"]).groupby(
-        [shares.index.get_level_values(name) for name in ("draw", "model")]
-    ):
-        kl = kl.sort_index()
-        longest, planned = kl.index[-1], LENGTHS[model]
-        if kl.iloc[-1] > PLACE:
-            if longest in planned:
-                needed[draw, model] = 2 * int(longest)
-            continue
-        below = int(np.flatnonzero(kl <= PLACE)[0])
-        if (
-            below
-            and kl.iloc[below - 1] / kl.iloc[below] > WIDEST
-            and {*kl.index[below - 1 : below + 1]} <= {*planned}
-        ):
-            needed[draw, model] = round(float(np.sqrt(kl.index[below - 1] * kl.index[below])))
+    for (draw, arm), curve in shares.groupby(["draw", "arm"]):
+        kl = curve.droplevel(["draw", "arm"]).sort_index()
+        below = np.flatnonzero(kl <= PLACE)
+        ends = kl.index[-1:] if not len(below) else kl.index[max(0, below[0] - 1) : below[0] + 1]
+        if all((draw, arm, steps) in lengths for steps in ends):
+            if not len(below):
+                needed[draw, arm] = 2 * int(ends[0])
+            elif kl[ends[0]] > WIDEST * kl[ends[-1]]:
+                needed[draw, arm] = round(float(np.sqrt(ends[0] * ends[-1])))
     return needed
