@@ -12,6 +12,7 @@ from toy_runs import Squaring, computations
 
 from sameloss.errors import StoreError
 from sameloss.store import store as files
+from sameloss.store.provenance import origin_of, uncommitted_runs
 from sameloss.store.store import (
     LEFT_OUT,
     MANIFEST,
@@ -147,6 +148,47 @@ def test_an_inconsistent_sealed_manifest_is_damage(store, tmp_path, untrue):
     write_manifest(store.folder(run), store.manifest(run) | untrue)
     assert Store(store.root, recorded=True).get(run) == 144
     assert computations(run) == 2
+
+
+MISSING = object()
+ENTRIES = ("parameters", "parents", "files", "created", "sameloss", "revision", "python", "torch", "device")
+WRONG = [
+    (name, value) for name in ENTRIES for value in (MISSING, None, 5, "x" if name == "parents" else [[]])
+]
+WRONG += [(name, value) for name in ("wall_s", "peak_memory_bytes") for value in (MISSING, None, "x", [5])]
+WRONG += [(LEFT_OUT, value) for value in (None, 5, "x", {}, [5], [None])]
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG)
+def test_a_sealed_manifest_with_a_wrong_entry_is_damage(store, tmp_path, name, value):
+    """As another version of the book may write one: whoever reads it gets one sentence, no TypeError."""
+    run = Squaring(12, notes=str(tmp_path / "notes"))
+    store.get(run)
+    manifest = store.manifest(run) | {name: value}
+    if value is MISSING:
+        del manifest[name]
+    write_manifest(store.folder(run), manifest)
+    reader = Store(store.root, recorded=True)
+    assert not reader.has(run)
+    with pytest.raises(StoreError, match="cannot be read; delete its folder"):
+        reader.manifest(run)
+    assert uncommitted_runs(reader, [run]) == []
+    assert reader.get(run) == 144
+    assert origin_of(reader, [run])["runs"] == 1
+
+
+def test_a_huge_manifest_is_refused_without_being_parsed(store, monkeypatch):
+    """Though it is valid: 3 MB would take ten seconds."""
+    run = Squaring(12)
+    store.get(run)
+    notes = {"notes": ["x" * 99] * 10_000}
+    write_manifest(store.folder(run), store.manifest(run) | notes)
+    parsed = []
+    monkeypatch.setattr(files.json, "loads", lambda content: parsed.append(content) or {})
+    assert not store.has(run)
+    with pytest.raises(StoreError, match="cannot be read; delete its folder"):
+        store.manifest(run)
+    assert parsed == []
 
 
 # Atomic writes and cached hashes

@@ -224,6 +224,15 @@ LEFT_OUT = "left_out"
 SEAL = "sealed"
 """Manifest entry with the hash of all its other entries."""
 
+LARGEST_MANIFEST = 1_000_000
+"""Bytes; a larger file is no manifest, and parsing it could take minutes."""
+
+ENTRIES = {
+    **dict.fromkeys(("created", "sameloss", "revision", "python", "torch", "device"), str),
+    **{"parameters": dict, "parents": list, "files": dict, "wall_s": float | int, "peak_memory_bytes": int},
+}
+"""Entries of every manifest, and their types."""
+
 NOT_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 """System errors that mean a damaged result; others, such as denied access, do not."""
 
@@ -247,13 +256,27 @@ def _text(manifest: dict[str, Any]) -> bytes:
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """The manifest of a folder; None if missing, malformed or altered."""
+    """The manifest of a folder; None if missing, malformed, altered or too large."""
     try:
-        content = (folder / MANIFEST).read_bytes()
+        with (folder / MANIFEST).open("rb") as file:
+            content = file.read(LARGEST_MANIFEST + 1)
+        if len(content) > LARGEST_MANIFEST:
+            return None
         manifest = dict(json.loads(content))
-        return manifest if _text(manifest) == content else None
+        return manifest if _text(manifest) == content and _typed(manifest) else None
     except (ValueError, TypeError, RecursionError, *NOT_THERE):
         return None
+
+
+def _typed(manifest: dict[str, Any]) -> bool:
+    """Whether the entries have their types: another version of the book may have sealed them."""
+    left_out = manifest.get(LEFT_OUT, [])
+    return (
+        all(isinstance(manifest.get(name), kind) for name, kind in ENTRIES.items())
+        and isinstance(manifest["parameters"].get("run"), str)
+        and isinstance(left_out, list)
+        and all(isinstance(name, str) for name in left_out)
+    )
 
 
 def _damage(run: Run, folder: Path) -> str | None:
