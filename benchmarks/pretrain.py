@@ -36,6 +36,7 @@ from racing import (
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM
 
+from sameloss.hub import load_without_code
 from sameloss.languages import HierarchySpec, LanguageSpec
 from sameloss.languages.masking import Batch
 from sameloss.languages.paper import PAPER_LANGUAGE
@@ -136,7 +137,7 @@ def exported(encoder: Encoder) -> nn.Module:
     """Return the same function as a model of `transformers`."""
     with TemporaryDirectory() as folder:
         export_model(encoder, Path(folder))
-        model = AutoModelForMaskedLM.from_pretrained(folder).to(DEVICE).train()
+        model = load_without_code(AutoModelForMaskedLM.from_pretrained, folder).to(DEVICE).train()
     # One vector added everywhere: ours has none, and with a step of its own losses would drift apart.
     model.bert.embeddings.token_type_embeddings.requires_grad_(False)
     return model

@@ -250,7 +250,7 @@ from sameloss.models.export import export_model
 model = Encoder(SIZES["laptop"]["d16"], words=16, max_length=8, seed=0)
 with TemporaryDirectory() as folder:
     export_model(model, Path(folder))
-    opened = transformers.AutoModelForMaskedLM.from_pretrained(folder)
+    opened = transformers.AutoModelForMaskedLM.from_pretrained(folder, trust_remote_code=False)
 
 # %%
 sentence, masked = torch.tensor([[3, 0, 5]]), torch.tensor([1])

@@ -6,7 +6,7 @@ import pytest
 
 from sameloss import hub
 from sameloss.errors import LanguageError, ParameterError
-from sameloss.hub import fingerprint_of, load_or_explain
+from sameloss.hub import explained, fingerprint_of
 
 
 @pytest.fixture(autouse=True)
@@ -31,8 +31,8 @@ class FakeHub:
 def test_the_hub_is_asked_once_with_patience_and_left_alone_where_it_does_not_answer(monkeypatch, answers):
     fake = FakeHub(answers)
     monkeypatch.setattr(hub.huggingface_hub, "get_session", lambda: fake)
-    seen = load_or_explain("it", "opt", "no-such/model", lambda: hub.constants.HF_HUB_OFFLINE)
-    assert seen is not answers
+    with explained("it", "opt", "no-such/model"):
+        assert hub.constants.HF_HUB_OFFLINE is not answers
     assert fake.asked == [(hub.constants.ENDPOINT, hub.PATIENCE)]
     assert hub.constants.HF_HUB_OFFLINE is False
 
@@ -40,7 +40,8 @@ def test_the_hub_is_asked_once_with_patience_and_left_alone_where_it_does_not_an
 def test_for_a_folder_the_hub_is_not_asked(monkeypatch, tmp_path):
     fake = FakeHub(answers=False)
     monkeypatch.setattr(hub.huggingface_hub, "get_session", lambda: fake)
-    assert load_or_explain("it", "opt", str(tmp_path), lambda: hub.constants.HF_HUB_OFFLINE) is False
+    with explained("it", "opt", str(tmp_path)):
+        assert hub.constants.HF_HUB_OFFLINE is False
     assert not fake.asked
 
 
@@ -56,10 +57,37 @@ def test_where_the_hub_does_not_answer_the_commit_is_that_of_the_cache(monkeypat
     assert hub.commit_of(str(tmp_path), "model") is None
 
 
+class PanicException(BaseException):
+    """As the tokenizers library raises it."""
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (OSError("no weights.\nYou can make some. Ask."), "OSError: no weights"),
+        (ZeroDivisionError(), "ZeroDivisionError"),
+        (PanicException("retry-limit-in-match over"), "PanicException: retry-limit-in-match over"),
+        (
+            ValueError("x.py ... pass `trust_remote_code=True`"),
+            "it needs code of its own, which is never run",
+        ),
+    ],
+)
 @pytest.mark.parametrize("kind", [LanguageError, ParameterError])
-def test_what_fails_is_one_sentence_of_the_kind_asked_for(tmp_path, kind):
-    with pytest.raises(kind, match=r"^Cannot load the cats \(ZeroDivisionError\); .* parameter `data`\.$"):
-        load_or_explain("the cats", "data", str(tmp_path), lambda: 1 / 0, kind)
+def test_what_fails_is_one_sentence_of_the_kind_asked_for_with_the_reason(tmp_path, kind, error, reason):
+    for source, remedy in {
+        str(tmp_path): "put that right, or change",
+        "a/b": "give a local folder in",
+    }.items():
+        with pytest.raises(kind) as seen, explained("the cats", "data", source, kind):
+            raise error
+        assert str(seen.value) == f"Cannot load the cats ({reason}); {remedy} the parameter `data`."
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_an_interruption_is_no_fault_of_what_is_loaded(tmp_path, kind):
+    with pytest.raises(kind), explained("the cats", "data", str(tmp_path)):
+        raise kind
 
 
 def test_a_fingerprint_is_of_contents(tmp_path):

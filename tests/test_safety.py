@@ -1,10 +1,21 @@
 """Nothing that is read can run code: no pickle from a disk that others may write, no shell, no eval."""
 
 import ast
+import io
+import json
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from library import parsed, sources
+from library import ROOT, parsed, sources
+
+from sameloss.book.costs import announce
+from sameloss.book.pages import open_page
+from sameloss.errors import LanguageError
+from sameloss.languages.pretrained import HubTeacherSpec
 
 PICKLES = {
     "runs/torchrun.py",  # in a folder that its user alone can open, see test_torchrun.py
@@ -26,6 +37,10 @@ def is_true(value: ast.expr | None) -> bool:
     return isinstance(value, ast.Constant) and value.value is True
 
 
+def is_false(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.Constant) and value.value is False
+
+
 def what_runs_code(name: str, arguments: dict[str, ast.expr]) -> str | None:
     """Return what in a call could run code that is read, or None.
 
@@ -37,7 +52,7 @@ def what_runs_code(name: str, arguments: dict[str, ast.expr]) -> str | None:
     if name in READ_CODE or name.split(".")[-1] in READ_CODE - {"eval", "compile"}:
         return name
     given = [word for word in ("allow_pickle", "trust_remote_code", "shell") if word in arguments]
-    return next((f"{name}({word})" for word in given if is_true(arguments[word])), None)
+    return next((f"{name}({word})" for word in given if not is_false(arguments[word])), None)
 
 
 @pytest.mark.parametrize("source", sources())
@@ -68,8 +83,155 @@ def test_pickles_are_read_where_nobody_else_writes():
         ("eval", ""),
         ("subprocess.run", "shell=True"),
         ("AutoModel.from_pretrained", "trust_remote_code=True"),
+        ("AutoModel.from_pretrained", "trust_remote_code=None"),
+        ("subprocess.run", "shell=given"),
     ],
 )
 def test_what_runs_code_is_seen(name, arguments):
     call = ast.parse(f"{name}(x, {arguments})").body[0].value
     assert what_runs_code(name, {word.arg: word.value for word in call.keywords})
+
+
+# Loaders of transformers and datasets: without `trust_remote_code=False` they ask whether to run code
+
+LOADERS = {"from_pretrained", "from_config", "load_dataset", "pipeline", "load_custom_generate"}
+BOOK = ROOT.parent.parent
+
+
+def loaders(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield where a module names a loader, but for what it hands to `load_without_code` or forbids code."""
+    allowed = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            if ast.unparse(node.func) in ("load_without_code", "self._loaded"):
+                allowed.update(node.args)
+            if any(word.arg == "trust_remote_code" and is_false(word.value) for word in node.keywords):
+                allowed.add(node.func)
+    for node in ast.walk(tree):
+        name = {ast.Attribute: "attr", ast.Name: "id", ast.alias: "name", ast.Constant: "value"}.get(
+            type(node)
+        )
+        if name and getattr(node, name) in LOADERS and node not in allowed:
+            yield node
+
+
+def snippets(page: Path) -> str:
+    """Return all Python code of a Markdown page."""
+    text = page.read_text()
+    shell = re.findall(r"<<'END'\n(.*?)\nEND", text, re.DOTALL)
+    return "\n".join([*re.findall(r"```python\n(.*?)```", text, re.DOTALL), *shell])
+
+
+def test_a_loader_that_asks_is_seen():
+    for code in (
+        "A.from_pretrained(x)",
+        "partial(A.from_pretrained, x)",
+        "from datasets import load_dataset",
+    ):
+        assert list(loaders(ast.parse(code))), code
+    for code in ("load_without_code(A.from_pretrained, x)", "A.from_pretrained(x, trust_remote_code=False)"):
+        assert not list(loaders(ast.parse(code))), code
+
+
+@pytest.mark.parametrize("source", sources())
+def test_the_library_loads_in_one_place_only(source):
+    """A loader is named only where it is handed to `load_without_code`, or to `_loaded`, which does so."""
+    assert not [ast.unparse(node) for node in loaders(parsed(source))]
+    forbidding = [name for name, given in calls(source) if "trust_remote_code" in given]
+    assert forbidding == (["load"] if source == "hub.py" else [])
+
+
+PAGES = [
+    *sorted(BOOK.glob("chapters/*.py")),
+    *sorted(BOOK.glob("benchmarks/*.py")),
+    *(BOOK / name for name in ("README.md", "CONTRIBUTING.md")),
+    *sorted(BOOK.glob("chapters/*.md")),
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_and_benchmarks_forbid_code_wherever_they_load(page):
+    tree = ast.parse(snippets(page) if page.suffix == ".md" else page.read_text())
+    assert not [ast.unparse(node) for node in loaders(tree)]
+
+
+# Folders that want to run code, with a reader at the terminal who says yes
+
+MARK = "open({mark!r}, 'w').close()\n"
+OWN_CODE = {"AutoConfig": "evil.Its", "AutoModelForCausalLM": "evil.Its", "AutoTokenizer": [None, "evil.Its"]}
+LLAMA = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+
+
+@pytest.fixture(params=["own type", "known type", "no causal type", "own tokenizer", "own generation"])
+def wants_code(request, tmp_path, monkeypatch):
+    """A folder whose code would leave a mark, and the mark."""
+    import transformers
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+
+    folder, mark = tmp_path / "model", tmp_path / "mark"
+    words = Tokenizer(WordLevel({name: i for i, name in enumerate("se" + "abcdefghijklmnop")}, unk_token="a"))
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, bos_token="s", eos_token="e")
+    tokenizer.save_pretrained(folder)
+    config = transformers.LlamaConfig(vocab_size=18, **LLAMA)
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    changes = {
+        "own type": {"config.json": {"model_type": "evil", "auto_map": OWN_CODE}},
+        "known type": {"config.json": {"auto_map": OWN_CODE}},
+        "no causal type": {
+            "config.json": {"model_type": "vit", "architectures": ["evil.Its"], "auto_map": OWN_CODE}
+        },
+        "own tokenizer": {"tokenizer_config.json": {"tokenizer_class": "Its", "auto_map": OWN_CODE}},
+        "own generation": {"generation_config.json": {"custom_generate": str(folder)}},
+    }[request.param]
+    for name, change in changes.items():
+        (folder / name).write_text(json.dumps(json.loads((folder / name).read_text()) | change))
+    (folder / "custom_generate").mkdir()
+    for path in (folder / "evil.py", folder / "custom_generate" / "generate.py"):
+        path.write_text(MARK.format(mark=str(mark)))
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 100))
+    monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
+    return folder, mark
+
+
+ENTRIES = {
+    "config": lambda folder, store: HubTeacherSpec.of(folder, None).config(),
+    "price": lambda folder, store: HubTeacherSpec.of(folder, None).token_flops,
+    "build": lambda folder, store: HubTeacherSpec.of(folder, None, words=4, max_length=3).build(),
+    "parameter": lambda folder, store: announce(
+        open_page("02_existence", preset="smoke", language="opt", opt=folder, artifacts=store)
+    ),
+}
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_no_code_of_a_model_folder_runs_even_if_the_reader_says_yes(wants_code, tmp_path, entry, capsys):
+    folder, mark = wants_code
+    try:
+        ENTRIES[entry](str(folder), str(tmp_path / "artifacts"))
+    except LanguageError as error:
+        assert "needs code of its own, which is never run" in str(error) or "holds a" in str(error)  # noqa: PT017
+        assert str(folder) in str(error)  # noqa: PT017
+        assert "give a local folder" not in str(error)  # noqa: PT017
+    assert not mark.exists()
+    assert "[y/N]" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("wants_code", ["own type"], indirect=True)
+def test_no_code_of_a_model_folder_runs_in_the_program(wants_code, tmp_path):
+    folder, mark = wants_code
+    given = {
+        "language": "opt",
+        "opt": str(folder),
+        "preset": "smoke",
+        "artifacts": str(tmp_path / "artifacts"),
+    }
+    command = [sys.executable, "-m", "sameloss.book.run", str(BOOK / "chapters" / "02_existence.py")]
+    command += [word for pair in given.items() for word in ("-p", *pair)]
+    said = subprocess.run(command, input="y\n" * 9, capture_output=True, text=True, check=False)
+    assert said.returncode == 1
+    assert said.stderr.strip().splitlines()[-1] == (
+        f"Cannot load config.json in {folder} (it needs code of its own, which is never run); "
+        "put that right, or change the parameter `opt`."
+    )
+    assert not mark.exists()

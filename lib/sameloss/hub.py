@@ -17,16 +17,31 @@ PATIENCE = 3.0
 """Timeout of the hub, in seconds."""
 
 
-def load_or_explain(
-    what: str, parameter: str, source: str, load: Callable[[], Any], fault: type[BookError] = LanguageError
-) -> Any:
-    """Load a resource; on failure, raise one sentence with the remedy.
+PANIC = "PanicException"
+"""Error of the tokenizers library that is no `Exception`, and whose class cannot be imported."""
+
+
+def load_without_code(load: Callable[..., Any], *source: Any, **options: Any) -> Any:
+    """Call a loader of transformers or datasets so that it runs no code of what it loads.
+
+    It is the only call of any of them; otherwise transformers asks on the terminal whether to run such code.
+
+    >>> load_without_code(lambda name, **options: options, "a folder", revision="main")
+    {'trust_remote_code': False, 'revision': 'main'}
+    """
+    return load(*source, trust_remote_code=False, **options)
+
+
+@contextmanager
+def explained(
+    what: str, parameter: str, source: str, fault: type[BookError] = LanguageError
+) -> Iterator[None]:
+    """Turn what the libraries raise while they load a resource into one sentence with their reason.
 
     Args:
         what: description of the resource.
         parameter: parameter that names it.
         source: name on the hub, or local folder.
-        load: loads it.
         fault: class of the error to raise.
 
     Raises:
@@ -35,12 +50,26 @@ def load_or_explain(
     """
     try:
         with _reachable(source):
-            return load()
-    except Exception as error:  # three libraries and the network have no common base
-        kind = type(error).__name__
-        raise fault(
-            f"Cannot load {what} ({kind}); give a local folder in the parameter `{parameter}`."
-        ) from error
+            yield
+    except BookError:
+        raise
+    except BaseException as error:  # three libraries and the network have no common base
+        if not isinstance(error, Exception) and type(error).__name__ != PANIC:
+            raise
+        remedy = "; give a local folder in" if not Path(source).is_dir() else "; put that right, or change"
+        raise fault(f"Cannot load {what} ({reason(error)}){remedy} the parameter `{parameter}`.") from error
+
+
+def reason(error: BaseException) -> str:
+    """What a library says, in short: the class of an error and its first sentence.
+
+    >>> reason(OSError("no file named model.safetensors. You can ..."))
+    'OSError: no file named model.safetensors'
+    """
+    text = " ".join(str(error).split())
+    if "trust_remote_code" in text:
+        return "it needs code of its own, which is never run"
+    return f"{type(error).__name__}: {text.partition('. ')[0].rstrip('.:')[:200]}".removesuffix(": ")
 
 
 def commit_of(name: str, kind: Literal["model", "dataset"]) -> str | None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sameloss.checks import check_counts
 from sameloss.errors import ParameterError
-from sameloss.hub import commit_of, fingerprint_of, load_or_explain
+from sameloss.hub import commit_of, explained, fingerprint_of, load_without_code
 from sameloss.seeds import generator_for
 
 DIGITS = "digits"
@@ -97,16 +97,14 @@ class ImageSource:
         if Path(self.name).is_dir():
             name, configuration, revision = self.name, "", None
 
-        def load() -> list[Labelled]:
-            return [
-                _tensors(datasets.load_dataset(name, configuration or None, split=split, revision=revision))
+        with explained(f"the images {self.name!r}", "data", name, ParameterError):
+            parts = (
+                load_without_code(
+                    datasets.load_dataset, name, configuration or None, split=split, revision=revision
+                )
                 for split in (f"train{rows}", f"test{rows}")
-            ]
-
-        splits: list[Labelled] = load_or_explain(
-            f"the images {self.name!r}", "data", name, load, ParameterError
-        )
-        return splits
+            )
+            return [_tensors(part) for part in parts]
 
     def _sampled(self, x: Tensor, y: Tensor, size: int, generator: torch.Generator) -> Labelled:
         if len(x) < size:

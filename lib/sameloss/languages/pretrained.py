@@ -7,21 +7,25 @@ None, delete its `config.quantization_config`, and save.
 transformers and datasets take seconds to import, so they are imported where they are used.
 """
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from threading import Thread
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pandas as pd
 import torch
 from jaxtyping import Float, Int, Shaped
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from sameloss.device import best_device
 from sameloss.errors import LanguageError
-from sameloss.hub import commit_of, fingerprint_of, load_or_explain
+from sameloss.hub import commit_of, explained, fingerprint_of, load_without_code, reason
 from sameloss.languages.autoregressive import AutoregressiveLanguage, RestrictedModel, inverse
 from sameloss.languages.language import Sentences
 
@@ -91,41 +95,57 @@ class HubTeacherSpec:
 
         paper = self.model == HubTeacherSpec.model
         with torch.device("meta"):
-            shapes = AutoModelForCausalLM.from_config(OPTConfig() if paper else self.config())
+            config = OPTConfig() if paper else self.config()
+            shapes = load_without_code(AutoModelForCausalLM.from_config, config)
         embeddings = (shapes.get_input_embeddings(), shapes.get_output_embeddings())
         tables = {id(part.weight): part.weight.numel() for part in embeddings}
         return 2.0 * (sum(weight.numel() for weight in shapes.parameters()) - sum(tables.values()))
 
     def config(self) -> Any:
-        """Load the model's configuration, and require a causal model before any weights are read."""
+        """Load the model's configuration, and require a causal model before any weights are read.
+
+        Raises:
+            LanguageError: for another model, or one with too few positions.
+
+        """
         from transformers import AutoConfig
         from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-        config = self._loaded(AutoConfig)
+        for folder in _folders(self.model):
+            check_files(folder)
+        config = self._loaded("config.json", AutoConfig.from_pretrained)
         causal = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(config.model_type)
         kind = (config.architectures or [causal or config.model_type])[0]
-        if kind != causal:
+        if causal is None or kind != causal or not hasattr(config, "vocab_size"):
             raise LanguageError(
                 f"{self.model} holds a {kind}, which does not predict the next token; give a causal language "
                 "model, such as an OPTForCausalLM or a LlamaForCausalLM, in the parameter `opt`."
             )
+        positions = getattr(config, "max_position_embeddings", None)
+        if positions is not None and positions <= self.max_length:
+            raise LanguageError(
+                f"The model has {positions} positions; sentences have up to {self.max_length} tokens and a "
+                "start: give another model in the parameter `opt`."
+            )
         return config
 
-    def _loaded(self, kind: Any, **options: Any) -> Any:
-        options |= {"local_files_only": Path(self.model).is_dir(), "revision": self.model_commit or "main"}
-        load = partial(kind.from_pretrained, self.model, **options)
-        return load_or_explain(f"the model {self.model!r}", "opt", self.model, load)
+    def _loaded(self, part: str, load: Callable[..., Any], **options: Any) -> Any:
+        local = Path(self.model).is_dir()
+        what = f"{part} in {self.model}" if local else f"the model {self.model!r}"
+        options |= {"local_files_only": local, "revision": self.model_commit or "main"}
+        with explained(what, "opt", self.model):
+            return load_without_code(load, self.model, **options)
 
     @lru_cache(maxsize=2)  # noqa: B019 - loading takes seconds, and several runs of a process need it
     def build(self) -> "HubTeacher":
         """Load model and tokenizer, and count the tokens of the text; once in a process.
 
         Raises:
-            LanguageError: if something cannot be loaded or has changed, the model is not causal, its
-                tokenizer has neither BOS nor EOS, or the text has too few different tokens.
+            LanguageError: if something cannot be loaded or has changed, the model is not causal or lacks
+                weights, its tokenizer has neither BOS nor EOS, or there are too few different tokens.
 
         """
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers import AutoTokenizer
 
         folders = _folders(self.model, self.corpus)
         if folders and self.fingerprint not in (None, fingerprint_of(folders)):
@@ -133,14 +153,42 @@ class HubTeacherSpec:
                 f"The files in {' and '.join(map(str, folders))} are not those of fingerprint "
                 f"{self.fingerprint}; name the folder in the parameter `opt` to use them as they are."
             )
-        size, tokenizer = self.config().vocab_size, self._loaded(AutoTokenizer)
-        model = self._loaded(AutoModelForCausalLM, dtype=torch.float32).to(best_device())
-        special = {*tokenizer.all_special_ids, *start_and_end(tokenizer)}
-        ordinary = [token for token in range(min(size, len(tokenizer))) if token not in special]
-        own = self.corpus == OWN
-        counts = own_counts(model, tokenizer, ordinary) if own else self.counts(tokenizer, size)
-        counts[sorted(set(range(size)) - set(ordinary))] = 0
-        return HubTeacher(model, tokenizer, counts, self)
+        with explained(f"the model {self.model!r}", "opt", self.model):
+            size = self.config().vocab_size
+            tokenizer = self._loaded("the tokenizer", AutoTokenizer.from_pretrained)
+            special = {*tokenizer.all_special_ids, *start_and_end(tokenizer)}
+            ordinary = [token for token in range(min(size, len(tokenizer))) if token not in special]
+            if len(ordinary) < self.words or max(start_and_end(tokenizer)) >= size:
+                raise LanguageError(
+                    f"Of the {size} tokens of {self.model}, {len(ordinary)} are in its tokenizer and not "
+                    f"special; {self.words} are wanted, besides a start and an end: give another model in "
+                    "the parameter `opt`."
+                )
+            model = self._weights()
+            own = self.corpus == OWN
+            counts = own_counts(model, tokenizer, ordinary) if own else self.counts(tokenizer, size)
+            counts[sorted(set(range(size)) - set(ordinary))] = 0
+            return HubTeacher(model, tokenizer, counts, self)
+
+    def _weights(self) -> "PreTrainedModel":
+        """Load the model, and require finite weights of which transformers draws none at random."""
+        from transformers import AutoModelForCausalLM
+
+        options = {"dtype": torch.float32, "output_loading_info": True, "ignore_mismatched_sizes": True}
+        model, report = self._loaded("the weights", AutoModelForCausalLM.from_pretrained, **options)
+        finite = {name: bool(weight.isfinite().all()) for name, weight in model.named_parameters()}
+        wrong = [
+            *(f"lack {name}" for name in sorted(report["missing_keys"])),
+            *(
+                f"have {name} of shape {tuple(saved)} instead of {tuple(wanted)}"
+                for name, saved, wanted in sorted(report["mismatched_keys"])
+            ),
+            *(f"hold values in {name} that are not finite" for name in finite if not finite[name]),
+        ]
+        if wrong:
+            more = f" (one of {len(wrong)} faults)" if len(wrong) > 1 else ""
+            raise LanguageError(f"The weights in {self.model} {wrong[0]}{more}; save the whole model again.")
+        return cast("PreTrainedModel", model.to(best_device()))
 
     def counts(self, tokenizer: Any, vocabulary: int) -> Int[Tensor, " token"]:
         """Count the tokens of the text."""
@@ -148,17 +196,43 @@ class HubTeacherSpec:
 
         config = None if Path(self.corpus).is_dir() else "wikitext-2-raw-v1"
         text = {"split": "train", "revision": self.corpus_commit}
-        texts = load_or_explain(
-            f"the text {self.corpus!r} on which token frequencies are counted",
-            "opt_corpus",
-            self.corpus,
-            lambda: datasets.load_dataset(self.corpus, config, **text)["text"],
-        )
+        what = f"the text {self.corpus!r} on which token frequencies are counted"
+        with explained(what, "opt_corpus", self.corpus):
+            texts = load_without_code(datasets.load_dataset, self.corpus, config, **text)["text"]
         counts = torch.zeros(vocabulary, dtype=torch.long)
         for first in range(0, len(texts), TEXTS):
             ids = torch.cat(_tokenised(tokenizer, texts[first : first + TEXTS]))
-            counts += ids.bincount(minlength=len(counts))
+            counts += ids[ids < vocabulary].bincount(minlength=vocabulary)
         return counts
+
+
+MODEL_FILES = ("*.safetensors", "*.safetensors.index.json", "*config.json", "tokenizer.json", "vocab.json")
+TOKENIZER_FILES = ("tokenizer.json", "vocab*", "*.model", "*.tiktoken", "tekken.json")
+
+LARGEST_FILE = 100_000_000
+"""Bytes of a configuration or tokenizer; those of 250,000 tokens have 33 MB."""
+
+
+def check_files(folder: Path) -> None:
+    """Refuse a saved model without tokenizer, or with a file that cannot be parsed or is too large for that.
+
+    Raises:
+        LanguageError: with the file, which the libraries often do not name.
+
+    """
+    if not any(path for pattern in TOKENIZER_FILES for path in folder.glob(pattern)):
+        raise LanguageError(f"The folder {folder} has no tokenizer.json; save the tokenizer with its model.")
+    for path in sorted({path for pattern in MODEL_FILES + TOKENIZER_FILES for path in folder.glob(pattern)}):
+        weights = path.suffix == ".safetensors"
+        if not weights and path.stat().st_size > LARGEST_FILE:
+            raise LanguageError(f"{path} is larger than {LARGEST_FILE // 10**6} MB; give another model.")
+        try:
+            if weights:
+                safe_open(path, "pt")
+            elif path.suffix == ".json":
+                json.loads(path.read_bytes())
+        except (OSError, ValueError, RecursionError, SafetensorError) as error:
+            raise LanguageError(f"{path} cannot be read ({reason(error)}).") from None
 
 
 def _folders(*names: str) -> list[Path]:
@@ -229,9 +303,29 @@ class HubTeacher(AutoregressiveLanguage):
         self.about = f"sentences begin with {tokenizer.decode(start)} and end with {tokenizer.decode(end)}"
 
 
+PATIENCE, SLOWEST = 60, 10_000
+"""Seconds for which any text may be tokenised, and characters a second for a long one; usual are 10^6."""
+
+
 def _tokenised(tokenizer: Any, texts: Iterable[str]) -> list[Tensor]:
-    ids = tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
-    return [torch.tensor(row, dtype=torch.long) for row in ids]
+    """Tokenise in a thread, which can be left: some regular expressions never end."""
+    texts, ids = list(texts), Future[list[list[int]]]()
+    where = f"The tokenizer in {tokenizer.name_or_path}"
+
+    def work() -> None:
+        try:
+            ids.set_result(tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"])
+        except BaseException as error:  # a panic is no Exception
+            ids.set_exception(LanguageError(f"{where} cannot read the text ({reason(error)})."))
+
+    Thread(target=work, daemon=True).start()
+    try:
+        rows = ids.result(PATIENCE + sum(map(len, texts)) / SLOWEST)
+    except TimeoutError:
+        raise LanguageError(
+            f"{where} is too slow: it reads fewer than {SLOWEST:,} characters a second."
+        ) from None
+    return [torch.tensor(row, dtype=torch.long) for row in rows]
 
 
 GLUE_COLUMNS = {"qnli": ["question", "sentence"], "sst2": ["sentence"]}
@@ -279,15 +373,13 @@ def glue_task(
     files = {split: f"{name}_{split}.*" for split in SPLITS}
     options: dict[str, Any] = {"data_files": files} if Path(source).is_dir() else {"name": name}
 
-    def load() -> dict[str, pd.DataFrame]:
-        data = datasets.load_dataset(source, **options)
+    with explained(f"the GLUE task {name} from {source!r}", "glue", source):
+        data = load_without_code(datasets.load_dataset, source, **options)
         tables = {split: data[split].to_pandas() for split in SPLITS}
         columns = GLUE_COLUMNS[name]
-        return {
+        tables = {
             k: v.assign(text=v[columns].agg(" ".join, axis=1))[["text", "label"]] for k, v in tables.items()
         }
-
-    tables = load_or_explain(f"the GLUE task {name} from {source!r}", "glue", source, load)
     return {split: _labelled(table, tokenizer, allowed, max_length) for split, table in tables.items()}
 
 

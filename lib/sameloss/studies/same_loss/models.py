@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from transformers import AutoModelForMaskedLM
 
+from sameloss.hub import load_without_code
 from sameloss.languages.paper import PAPER_HMM, PAPER_LANGUAGE
 from sameloss.models.bilstm import BiLSTM
 from sameloss.models.encoder import Encoder, EncoderShape, Norm
@@ -158,7 +159,7 @@ def agreement_table(shape: EncoderShape, words: int = 16, length: int = 8) -> pd
         model = random_encoder(shape, words, length, generator, norm).to(dtype)
         with TemporaryDirectory() as folder:
             export_model(model, Path(folder))
-            twin = AutoModelForMaskedLM.from_pretrained(folder)
+            twin = load_without_code(AutoModelForMaskedLM.from_pretrained, folder)
         with torch.no_grad():
             ours, theirs = model(*batch), HuggingFaceModel(twin, words)(*batch)
         names = {"ours": f"{norm}-LN", "transformers": type(twin).__name__}
