@@ -1,5 +1,6 @@
 """OPT from the hub or local folders, and GLUE tasks in its words, with tiny local stand-ins."""
 
+import copy
 import json
 from dataclasses import replace
 from math import log
@@ -10,6 +11,7 @@ import datasets
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
@@ -172,6 +174,165 @@ def test_an_encoder_is_refused_before_its_weights_are_read(tmp_path, monkeypatch
     for use in (spec.build, lambda: spec.token_flops):
         with pytest.raises(LanguageError, match="holds a BertForMaskedLM, which does not predict the next"):
             use()
+
+
+# Saved models that are not whole
+
+
+def build(folder, **given):
+    return HubTeacherSpec.of(str(folder), None, **{"words": 8, "max_length": 8} | given).build()
+
+
+def rewrite(path, **changes):
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def reweigh(folder, change):
+    """Change the saved weights; None removes one."""
+    path = Path(folder) / "model.safetensors"
+    weights = {**(old := load_file(path)), **change(old)}
+    save_file({k: v for k, v in weights.items() if v is not None}, path, metadata={"format": "pt"})
+
+
+INNER = {  # an inner weight of each kind
+    "OPT": "model.decoder.layers.1.fc1.weight",
+    "GPT-2": "transformer.h.1.mlp.c_fc.weight",
+    "Llama": "model.layers.1.mlp.up_proj.weight",
+}
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda w: None, "lack {0}; save"),
+        (lambda w: w[:4].clone(), r"have {0} of shape \(4, .*\) instead of \(\d+, \d+\); save"),
+        (lambda w: w.clone().fill_(torch.nan), "hold values in {0} that are not finite; save"),
+        (lambda w: w.double() * 1e300, "hold values in {0} that are not finite; save"),
+        (lambda w: w.clone().fill_(3e38), None),
+    ],
+)
+def test_weights_that_are_missing_or_no_numbers_are_named(tmp_path, kind, change, message):
+    """transformers draws them at random, other ones in every process."""
+    folder, name = saved(tmp_path, kind), INNER[kind]
+    reweigh(folder, lambda weights: {name: change(weights[name])})
+    wanted = message and rf"^The weights in {folder} {message.format(name)} the whole model again\.$"
+    with pytest.raises(LanguageError, match=wanted or r"^The model's predictions are not finite"):
+        build(folder)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_only_an_output_layer_of_its_own_can_be_missing(tmp_path, kind, tied):
+    config = copy.deepcopy(CONFIGS[kind])
+    config.tie_word_embeddings = tied
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    tokenizer([*VOCABULARY, *"bcdefg"]).save_pretrained(tmp_path)
+    build(tmp_path)
+    reweigh(tmp_path, lambda weights: {"lm_head.weight": None})
+    HubTeacherSpec.build.cache_clear()
+    if tied:
+        build(tmp_path)
+    else:
+        with pytest.raises(LanguageError, match=r" lack lm_head\.weight;"):
+            build(tmp_path)
+
+
+@pytest.mark.parametrize(("kind", "field"), [("OPT", "max_position_embeddings"), ("GPT-2", "n_positions")])
+def test_sentences_longer_than_the_positions_of_a_model_are_refused(tmp_path, kind, field):
+    folder = saved(tmp_path, kind)
+    build(folder, max_length=15).log_prob(Sentences(torch.ones(1, 15, dtype=torch.long), torch.tensor([15])))
+    message = "^The model has 16 positions; sentences have up to 16 tokens and a start: give another model"
+    with pytest.raises(LanguageError, match=message):
+        build(folder, max_length=16)
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_a_folder_without_a_tokenizer_is_refused(tmp_path, kind):
+    (Path(saved(tmp_path, kind)) / "tokenizer.json").unlink()
+    with pytest.raises(LanguageError, match=r"has no tokenizer\.json; save the tokenizer with its model\.$"):
+        build(tmp_path)
+
+
+def test_a_vocabulary_that_is_too_small_is_no_fault_of_a_text(tmp_path):
+    message = (
+        "^Of the 20 tokens of .*, 15 are in its tokenizer and not special; 16 are wanted, besides a start"
+    )
+    folder = saved(tmp_path, "Llama")
+    assert build(folder, words=15).words == 15
+    with pytest.raises(LanguageError, match=message):
+        build(folder, words=16)
+
+
+def test_a_start_that_the_model_does_not_know_is_refused(tmp_path):
+    folder = saved(tmp_path, "Llama")
+    tokenizer([*VOCABULARY, *"bcdefghijklmnop", "<z>"], eos_token="<z>").save_pretrained(folder)
+    with pytest.raises(LanguageError, match=r"^Of the 20 tokens of .* besides a start and an end"):
+        build(folder)
+
+
+DAMAGE = [
+    ("config.json", "{", "cannot be read (JSONDecodeError"),
+    ("config.json", "[]", "Cannot load config.json in"),
+    ("config.json", '{"model_type": "unheard"}', "model type `unheard` but Transformers does not recognize"),
+    ("config.json", '{"model_type": "llama", "vocab_size": "x"}', "Cannot load config.json in"),
+    ("config.json", '{"model_type": "llama", "hidden_size": 7}', None),
+    ("config.json", '{"model_type": "vit", "architectures": [null]}', None),
+    ("config.json", '{"model_type": "gemma3"}', None),
+    ("tokenizer.json", "{", "cannot be read (JSONDecodeError"),
+    ("tokenizer.json", "[" * 100_000, "cannot be read (RecursionError"),
+    ("tokenizer.json", "{}", "Cannot load the tokenizer in"),
+    ("tokenizer_config.json", "\x00", "cannot be read (JSONDecodeError"),
+    ("model.safetensors", "x" * 99, "cannot be read (SafetensorError"),
+    ("model.safetensors", "", "cannot be read (SafetensorError"),
+    ("model.safetensors.index.json", "{", "cannot be read (JSONDecodeError"),
+    ("model.safetensors", None, "Cannot load the weights in"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "message"), DAMAGE)
+def test_a_damaged_folder_is_one_sentence_with_file_and_reason(tmp_path, name, content, message):
+    path = Path(saved(tmp_path, "Llama")) / name
+    if content is None:
+        path.unlink()
+    else:
+        path.write_text(content)
+    with pytest.raises(LanguageError) as seen:
+        build(tmp_path)
+    said = str(seen.value)
+    assert str(path if "cannot be read" in said else tmp_path) in said
+    assert (message or "") in said
+    assert "give a local folder" not in said
+    assert "\n" not in said
+    assert len(said) < 300 + 2 * len(str(tmp_path))
+
+
+def test_a_file_that_is_too_large_is_not_parsed(tmp_path):
+    with (Path(saved(tmp_path, "Llama")) / "tokenizer.json").open("ab") as file:
+        file.truncate(pretrained.LARGEST_FILE + 1)  # sparse
+    with pytest.raises(LanguageError, match=r"tokenizer\.json is larger than 100 MB; give another model\.$"):
+        build(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "patience", "message"),
+    [
+        ("a" * 40 + "!", 60, r"cannot read the text \(PanicException: Onig: Regex search error: retry-limit"),
+        (
+            "\n".join(["a" * 24 + "!"] * 50),
+            0.05,
+            "is too slow: it reads fewer than 10,000 characters a second",
+        ),
+    ],
+)
+def test_a_regular_expression_that_does_not_end_is_one_sentence(spec, monkeypatch, text, patience, message):
+    """The first ends the library's patience, and would end in a panic; the others each stay below it."""
+    monkeypatch.setattr(pretrained, "PATIENCE", patience)
+    bomb = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+    rewrite(Path(spec.model) / "tokenizer.json", pre_tokenizer=bomb)
+    (Path(spec.corpus) / "lines.txt").write_text(text)
+    with pytest.raises(LanguageError, match=rf"^The tokenizer in {spec.model} {message}"):
+        spec.build()
 
 
 def words_of(language):

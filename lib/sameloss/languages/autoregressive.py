@@ -98,6 +98,10 @@ class RestrictedModel:
             expected = model(ids).logits[0, -1].cpu()[self.ids].log_softmax(-1)
             (first, cache), (whole, _) = self.log_probs(few[:, :1], None), self.log_probs(few, None)
             parts = torch.cat([first, self.log_probs(few[:, 1:], cache)[0]], 1)
+        if parts.isnan().any() or whole.isnan().any() or expected.isnan().any():
+            raise LanguageError(
+                "The model's predictions are not finite; its weights are too large, or damaged."
+            )
         if not torch.allclose(parts, whole, rtol=1e-3, atol=1e-3):
             raise LanguageError(
                 "The model reads ahead; give one that predicts the next token, such as OPT or GPT-2."
