@@ -3,6 +3,7 @@
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from functools import cache
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -199,6 +200,7 @@ class Shape(ABC):
     def activations(self, length: int) -> int:
         """Estimate the activations per token that the backward pass needs."""
 
+    @cache  # noqa: B019 - a few shapes in a process, each asked for at every estimate
     def parameter_count(self, words: int, max_length: int) -> int:
         """Count the parameters of a model of this shape, without allocating them."""
         with torch.device("meta"):

@@ -1,13 +1,19 @@
 """Trainings and measurements: protocol, presets, and the smoke preset from languages to answers."""
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from matplotlib import pyplot as plt
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
 
+from sameloss.measures.flatness.trace import fisher_trace
 from sameloss.runs.pretraining import Pretraining
-from sameloss.runs.sampling import Downstream, HeldOutConditionals, LabelledSampling
+from sameloss.runs.sampling import Downstream, HeldOutConditionals, LabelledSampling, held_out_masked
+from sameloss.seeds import generator_for
 from sameloss.store.pool import compute_all
 from sameloss.store.store import Store, with_ancestors
 from sameloss.studies.same_loss import experiment, figures
@@ -184,3 +190,79 @@ def test_descents_by_task_have_what_a_movable_figure_reads(page):
     assert {"size", "seed", "step", "kl_mean", "trace", "root", "span2"} <= set(wide)
     assert list(wide["size"].unique()) == ["d = 8", "d = 16"]
     assert len(wide) == 2 * 2 * 3
+
+
+# What a measurement says, beside independent code.
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """A model of the grammar, its measurement, and what it was measured on."""
+    store = Store(tmp_path_factory.mktemp("measured"))
+    tiny = replace(SMOKE, test=400, held_out=60)
+    replicate = next(tiny.replicates())
+    training = replicate.descent("d8", 0.005, 10)
+    measures = Measures(128, 16, train=100, probe_sets=2, few_labels=(), many_labels=100, trace_sentences=50)
+    about = replicate.labelled, replicate.held_out, measures
+    table = store.get(experiment.model_measurement(training, 10, *about, False))
+    return store, replicate, store.get(training).model(10), table
+
+
+def test_the_kl_of_a_measurement_is_two_loops(measured):
+    store, replicate, model, table = measured
+    sentences, conditionals = store.get(replicate.held_out)
+    kls = []
+    for tokens, length, truth in zip(*sentences, conditionals, strict=True):
+        of_positions = []
+        for t in range(int(length)):
+            masked = tokens[None, :length].long().clone()
+            masked[0, t] = 0
+            log_f = model(masked, torch.tensor([t]), length[None]).double().log_softmax(-1)[0].detach()
+            of_positions.append(float((truth[t] * (truth[t].log() - log_f)).nansum()))
+        kls.append(np.mean(of_positions))
+    (row,) = table[table.quantity == "kl"].itertuples()
+    assert row.value == pytest.approx(np.mean(kls), rel=1e-5)
+    assert row.standard_error == pytest.approx(np.std(kls, ddof=1) / len(kls) ** 0.5, rel=1e-4)
+
+
+def test_the_trace_of_a_measurement_is_on_sentences_of_its_own(measured):
+    """Other than those on which KL is reported, by name of their use."""
+    _, replicate, model, table = measured
+    language = replicate.language.build()
+    masked = held_out_masked(language, 50, replicate.held_out.seed, "trace")
+    norms = []
+    generator = generator_for("trace labels", replicate.held_out.seed)
+    trace = fisher_trace(model, masked, generator=generator)
+    for row in range(len(masked.targets)):  # the exact expectation over labels
+        one = masked.rows(slice(row, row + 1))
+        log_f = model(one.masked, one.positions, one.lengths).log_softmax(-1)[0]
+        for word in range(language.words):
+            gradients = torch.autograd.grad(log_f[word], list(model.parameters()), retain_graph=True)
+            norms.append(float(log_f[word].detach().exp() * sum((g**2).sum() for g in gradients)))
+    exact = sum(norms) / len(masked.targets)
+    (value,) = table[table.quantity == "trace"].value
+    assert value == pytest.approx(trace.total.mean, rel=1e-5)
+    assert value == pytest.approx(exact, abs=4 * trace.total.standard_error)
+
+
+def test_the_accuracies_of_baselines_are_those_of_scikit_learn(measured):
+    """The majority class by counting; a probe of one-hot tokens by logistic regression."""
+    store, replicate, _, _ = measured
+    measures = Measures(128, 16, train=100, probe_sets=1)
+    run = experiment.language_baselines(replicate.labelled, replicate.held_out, measures)
+    table = store.get(run).set_index(["reading", "task"]).value
+    (training, test), language = store.get(replicate.labelled), replicate.language.build()
+    for number, task in enumerate(replicate.setup.tasks):
+        labels = test.labels[:, number].numpy()
+        most = Counter(labels.tolist()).most_common(1)[0][1]
+        assert table["majority", task] == pytest.approx(100 * most / len(labels))
+        features = [
+            experiment.one_hot_features(language, part.sentences).numpy() for part in (training, test)
+        ]
+        scale = StandardScaler().fit(features[0][:100])
+        best = 0.0
+        for ridge in (1e-3, 1e-2, 1e-1, 1.0):
+            probe = LogisticRegression(C=1 / (100 * ridge), max_iter=2000)
+            probe.fit(scale.transform(features[0][:100]), training.labels[:100, number].numpy())
+            best = max(best, 100 * probe.score(scale.transform(features[1]), labels))
+        assert table["tokens, features", task] == pytest.approx(best, abs=6)
