@@ -1,10 +1,13 @@
-"""Stores that begin with what another one has."""
+"""Stores that begin with what another one has, and what may differ between two of them."""
 
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
 from sameloss.store.store import Run, Store
+
+SECONDS = {"seconds"}
+"""Columns of measured times, which no comparison of results may depend on."""
 
 
 def with_copies(runs: Iterable[Run], store: Store, root: Path) -> Store:

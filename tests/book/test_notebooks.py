@@ -156,7 +156,7 @@ def test_lifting_the_limit_starts_the_papers_protocol(tmp_path):
     command += ["-p", "max_hours", "1e9", "-p", "artifacts", artifacts]
     with subprocess.Popen(command, cwd=ROOT, start_new_session=True, stderr=subprocess.DEVNULL) as started:
         try:
-            until = time.monotonic() + 120
+            until = time.monotonic() + 600
             while not list(artifacts.glob("CorpusSampling/*.partial/tokens-*.npy")):
                 assert started.poll() is None
                 assert time.monotonic() < until

@@ -17,6 +17,7 @@ from pathlib import Path
 import nbformat
 import pandas as pd
 import psutil
+from stores import SECONDS
 
 from campaign.parts import Part, Trial
 from campaign.victims import temporary_folder
@@ -132,10 +133,6 @@ def to_its_end(words: Sequence[str | Path], folder: Path, log: Path) -> None:
             raise AssertionError(f"{words} failed: {command.tail()}")
 
 
-TIMED = "seconds"
-"""Column of measured times, which differ between computations."""
-
-
 def results(store: Path) -> dict[str, str]:
     """Hashes of the files of all results, without manifests and measured times."""
     files = (path for found in store.glob(f"*/*/{MANIFEST}") for path in found.parent.iterdir())
@@ -143,8 +140,8 @@ def results(store: Path) -> dict[str, str]:
 
 
 def _content(path: Path) -> str:
-    if path.suffix == ".csv" and TIMED in (table := pd.read_csv(path)):
-        return hashlib.sha256(table.drop(columns=TIMED).to_csv().encode()).hexdigest()
+    if path.suffix == ".csv" and SECONDS & set(table := pd.read_csv(path)):
+        return hashlib.sha256(table.drop(columns=SECONDS & set(table)).to_csv().encode()).hexdigest()
     return sha256(path)
 
 

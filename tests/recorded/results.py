@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from recorded.tiny_runs import tiny_runs
 from safetensors.numpy import load_file
+from stores import SECONDS
 
 from sameloss.store.store import Run, Store, with_ancestors
 
@@ -76,9 +77,6 @@ TOLERANCES = {"ModelMeasurement": 5e-2}
 
 NOISE = 1e-9
 """Smaller numbers are zeros after rounding."""
-
-SECONDS = {"seconds"}
-"""Columns that differ between computations."""
 
 
 def fingerprint(folder: Path, names: list[str]) -> dict[str, Any]:

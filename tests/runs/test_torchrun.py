@@ -84,7 +84,7 @@ def test_a_killed_training_of_two_processes_goes_on_bit_for_bit(parted, whole, t
     assert store.manifest(parted)["files"] == whole.manifest(parted)["files"]
 
 
-def _wait_until_nothing_runs(folder, limit_s=30.0):
+def _wait_until_nothing_runs(folder, limit_s=600.0):
     """Wait for the orphans, which end when their parent does."""
     end = time.monotonic() + limit_s
     while any(str(folder) in command for command in _command_lines()):

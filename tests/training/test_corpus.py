@@ -119,7 +119,7 @@ def test_each_worker_has_one_shard_in_memory(tmp_path, monkeypatch, workers):
 
     class Counting(Uniform):
         def sample(self, count, generator):
-            barrier.wait(timeout=20)
+            barrier.wait(timeout=600)
             return super().sample(count, generator)
 
     def counted(sentences, seq):

@@ -126,7 +126,7 @@ def test_standard_error_covers_the_population(masked):
 def test_cost_is_counted(head, masked):
     trace = hutchinson_trace(head, masked, batch=5, draws=3, generator=seeded())
     assert trace.cost[:2] == (10 * 3, 3 * 10 * 3)
-    assert 0 < trace.cost.seconds < 10
+    assert trace.cost.seconds > 0
     plus = hutchinson_trace(head, masked, batch=5, draws=3, rank=2, generator=seeded())
     assert plus.cost[:2] == (10 * 7, 3 * 10 * 7)
 

@@ -119,7 +119,7 @@ def test_estimators_share_a_known_target(page):
     assert errors["sampled-1"] < errors["minibatch-64"]
     assert table.label.tolist() == [estimator.label for estimator in ESTIMATORS.values()]
     assert table.known.nunique() == 1
-    parts = variances(table)
+    parts = variances(table.assign(seconds=table.forward + table.backward))  # on a machine without noise
     assert min(parts.between, parts.within, parts.backward) > 0
     assert parts.error_paper < parts.error_one_label
 
