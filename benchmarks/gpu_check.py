@@ -39,6 +39,7 @@ from sameloss.models.sizes import SIZES
 from sameloss.runs.checkpoints import Checkpoints
 from sameloss.store.pool import compute_all
 from sameloss.store.store import Run, Store, with_ancestors
+from sameloss.studies.recorded import seal
 from sameloss.training.corpus import EndlessCorpus
 from sameloss.training.loop import Execution, Optimisation, make_optimiser, pretrain
 from sameloss.training.objectives import Objective, loss_of
@@ -393,8 +394,7 @@ def write(name: str, table: pd.DataFrame, device: str) -> None:
         return
     FOLDER.mkdir(parents=True, exist_ok=True)
     table.to_csv(FOLDER / f"{name}.csv", index=False, float_format="%.4g")
-    made_with = pd.Series(provenance(PACKAGES, device))
-    made_with.to_json(FOLDER / f"{name}.json", indent=1, force_ascii=False)
+    seal(FOLDER / f"{name}.json", provenance(PACKAGES, device), f"{name}.csv")
 
 
 def main() -> None:

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from sameloss.store.location import source_revision
+from sameloss.studies.recorded import seal
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"
@@ -223,8 +224,7 @@ def save(name: str, frame: pd.DataFrame, agreement: Mapping[str, float], made_wi
         "largest_differences": agreement,
         "medians": json.loads(medians.to_json(orient="records")),
     }
-    text = json.dumps(record, indent=1, ensure_ascii=False)
-    (RESULTS / f"benchmark_{name}.json").write_text(text + "\n")
+    seal(RESULTS / f"benchmark_{name}.json", record, f"benchmark_{name}.csv")
 
 
 def provenance(packages: Sequence[str], device: str = "cpu") -> dict[str, Any]:

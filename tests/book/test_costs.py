@@ -1,9 +1,10 @@
 """What a page costs: told before, refused above the limit, and counted afterwards."""
 
-import json
 import re
+import shutil
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 from toy_pages import squares
@@ -25,11 +26,12 @@ from sameloss.book.costs import (
     reference_seconds,
 )
 from sameloss.book.pages import all_studies, open_page, study_of
-from sameloss.errors import ParameterError
+from sameloss.errors import ParameterError, StoreError
 from sameloss.languages.pretrained import HubTeacherSpec
 from sameloss.runs.cost import H200, Speed, training_flops
 from sameloss.store.store import Store, with_ancestors
 from sameloss.studies.parameters import MAX_HOURS
+from sameloss.studies.recorded import seal
 from sameloss.studies.same_loss.experiment import PRESETS
 
 
@@ -271,7 +273,8 @@ def test_a_recorded_benchmark_is_read_with_its_origin(home):
     (home / "results" / "benchmark_speed.csv").write_text(rows)
     origin = {"created": "2026-01-02T03:04", "device": "cpu x", "threads": 1, "revision": "abc"}
     versions = {"torch": "2.0", "absent": None}
-    (home / "results" / "benchmark_speed.json").write_text(json.dumps({**origin, "versions": versions}))
+    about = {**origin, "versions": versions}
+    seal(home / "results" / "benchmark_speed.json", about, "benchmark_speed.csv")
     table, line = recorded_benchmark("speed")
     assert table.to_numpy().tolist() == [
         ["fast", "1,234", "0.123", "10,000", "2", "yes"],
@@ -287,7 +290,8 @@ def test_what_a_gpu_was_measured_to_do_is_read_with_its_origin(home):
     (gpu / "sizes.csv").write_text(f"what,seconds,rate,unit,peak_GB,share_of_peak\n{sizes}")
     (gpu / "pieces.csv").write_text("piece,difference,where\ncorpus,0,\nprobes,2.6e-13,/5\n")
     origin = {"created": "2026-01-02T03:04", "device": "card", "threads": 1, "revision": "abc"}
-    (gpu / "sizes.json").write_text(json.dumps({**origin, "versions": {"torch": "2.0"}}))
+    for name in ("sizes", "pieces"):
+        seal(gpu / f"{name}.json", {**origin, "versions": {"torch": "2.0"}}, f"{name}.csv")
     table, line = recorded_on_a_gpu()
     assert table.rate.tolist() == ["157,500 tokens/s", " "]
     assert table.percent_of_peak[0] == pytest.approx(18.35)
@@ -309,9 +313,33 @@ def test_a_recorded_campaign_says_what_it_found(home, found, said):
         "training,60,25,0,17,,2026-01-02,cpu x,abc\n"
         f"a full disk,2000,0,1,25,{found},2026-01-02,cpu x,def\n"
     )
+    seal(home / "results" / "campaign.json", {}, "campaign.csv")
     table, line = recorded_campaign()
     assert table.what.tolist() == ["training", "a full disk"]
     assert line == (
         "Recorded on 2026-01-02, cpu x, source revision abc, def: 2,060 trials, 25 kills and "
         f"interruptions; {said}."
     )
+
+
+KEPT = Path(__file__).parents[2] / "results"
+
+RECORDS = {
+    "benchmark_languages": lambda: recorded_benchmark("languages"),
+    "benchmark_pretrain": lambda: recorded_benchmark("pretrain"),
+    "benchmark_trace": lambda: recorded_benchmark("trace"),
+    "gpu/sizes": recorded_on_a_gpu,
+    "gpu/pieces": recorded_on_a_gpu,
+    "campaign": recorded_campaign,
+}
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".json"])
+@pytest.mark.parametrize("name", RECORDS)
+def test_what_was_measured_is_refused_once_it_is_altered(home, name, suffix):
+    shutil.copytree(KEPT, home / "results", ignore=shutil.ignore_patterns("runs"))
+    RECORDS[name]()
+    path = home / "results" / f"{name}{suffix}"
+    path.write_bytes(path.read_bytes().replace(b"1", b"2", 1))
+    with pytest.raises(StoreError, match=rf"/{name}{suffix} is not what was recorded; restore .*\.$"):
+        RECORDS[name]()

@@ -14,12 +14,14 @@ from campaign import commands, damage, kills, limits
 from campaign.parts import Tally, run, table
 from sameloss.store.location import uncommitted
 from sameloss.store.store import environment
+from sameloss.studies.recorded import seal, sealed
 
 PARTS = (*kills.PARTS, *damage.PARTS, *limits.PARTS, *kills.CONCURRENT, *commands.PARTS)
 
 ROOT = Path(__file__).parents[2]
 
 RECORD = ROOT / "results" / "campaign.csv"
+SEAL = RECORD.with_suffix(".json")
 
 
 def main() -> None:
@@ -51,9 +53,13 @@ def record(tallies: list[Tally]) -> None:
     origin = {"created": datetime.now(UTC).date(), "device": here["device"], "revision": here["revision"]}
     found = ["; ".join(tally.faults.values()) for tally in tallies]
     new = table(tallies).assign(found=found, **origin).set_index("what")
-    old = pd.read_csv(RECORD, index_col="what") if RECORD.exists() else new.iloc[:0]
+    old = new.iloc[:0]
+    if RECORD.exists():
+        sealed(SEAL, RECORD.name)
+        old = pd.read_csv(RECORD, index_col="what")
     names = [part.what for part in PARTS if part.what in {*new.index, *old.index}]
     pd.concat([new, old.drop(new.index, errors="ignore")]).loc[names].to_csv(RECORD)
+    seal(SEAL, {}, RECORD.name)
 
 
 if __name__ == "__main__":

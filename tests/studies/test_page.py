@@ -140,13 +140,69 @@ def results(home):
 def test_a_record_belongs_to_a_preset_and_optionally_a_page(results, page):
     table = pd.DataFrame({"seed": [0, 1], "kl": [0.123456789, 2e-9]})
     folder = write_record({"candidates": table}, ABOUT, results / "laptop-long" / page)
-    assert json.loads((folder / ORIGIN).read_text()) == ABOUT
-    assert records(page) == {"laptop-long": ABOUT}
+    assert records(page) == {"laptop-long": json.loads((folder / ORIGIN).read_text())}
+    assert records(page)["laptop-long"].items() >= ABOUT.items()
     assert records("another") == {}
     read = recorded.recorded("candidates", "laptop-long", page)
     assert read.kl.to_list() == pytest.approx(table.kl.to_list(), rel=1e-5)
     assert recorded.recorded("other", "laptop-long", page).empty
     assert "5 seeds, 7 runs, 1.5 core-hours on cpu" in record_in_words("laptop-long", page)
+
+
+def replaced(before, after):
+    return lambda path: path.write_text(path.read_text().replace(before, after))
+
+
+def in_place(content):
+    return lambda path: path.write_bytes(content)
+
+
+def a_folder(path):
+    path.unlink()
+    path.mkdir()
+
+
+BROKEN = {"cut": lambda path: os.truncate(path, path.stat().st_size // 2), "gone": Path.unlink}
+BROKEN |= {"empty": in_place(b""), "no text": in_place(b"\xff"), "a folder": a_folder}
+
+DAMAGE = {
+    "number": ("twins.csv", replaced("0.25", "0.26")),
+    "row": ("twins.csv", replaced("1,0.5\n", "")),
+    "column": ("twins.csv", replaced("kl", "loss")),
+    "another table": ("pairs.csv", in_place(b"seed\n1\n")),
+    "revision": (ORIGIN, replaced("abc", "def")),
+    "number of runs": (ORIGIN, replaced('"runs": 7', '"runs": 8')),
+    "hash": (ORIGIN, replaced("twins.csv", "pairs.csv")),
+    "no seal": (ORIGIN, lambda path: path.write_text(json.dumps(ABOUT, indent=1) + "\n")),
+    **{f"{name}, table": ("twins.csv", damage) for name, damage in BROKEN.items()},
+    **{f"{name}, origin": (ORIGIN, damage) for name, damage in BROKEN.items() if name != "gone"},
+    **{content: (ORIGIN, in_place(content.encode())) for content in ("[]", "5", "null", "{}", '"x"')},
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_an_altered_record_is_refused_in_one_sentence(results, opened, damage):
+    """By all that pages read of it: its verdicts' evidence, its tables, and the words on where it is from."""
+    page, table = opened("ii2_stability"), pd.DataFrame({"seed": [0, 1], "kl": [0.25, 0.5]})
+    folder = write_record({"twins": table}, ABOUT, results / "laptop-long" / page.name)
+    assert record_in_words("laptop-long", page.name)
+    name, alter = DAMAGE[damage]
+    alter(folder / name)
+    for read in (
+        lambda: page.evidence(pd.DataFrame()),
+        lambda: page.recorded("laptop-long"),
+        lambda: recorded.recorded("twins", "laptop-long", page.name),
+        lambda: record_in_words("laptop-long", page.name),
+    ):
+        with pytest.raises(StoreError, match=rf"^\S*/{name} is not what was recorded; restore .*\.$"):
+            read()
+
+
+def test_a_new_record_replaces_all_tables_of_the_old_one(results):
+    for name in ("old", "new"):
+        write_record({name: pd.DataFrame({"seed": [0]})}, ABOUT, results / "laptop-long")
+    assert [path.name for path in (results / "laptop-long").glob("*.csv")] == ["new.csv"]
+    assert list(recorded.recorded_tables("laptop-long", "")) == ["new"]
 
 
 def test_a_folder_without_an_origin_is_no_record(results):

@@ -1,6 +1,5 @@
 """Estimated and measured costs of runs, and the tables of the page on costs."""
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from sameloss.store.location import results_folder
 from sameloss.store.store import Run, Store, with_ancestors
 from sameloss.studies.page import Page
 from sameloss.studies.parameters import MAX_HOURS
+from sameloss.studies.recorded import sealed
 from sameloss.studies.same_loss.experiment import PRESETS, Experiment
 
 ON_A_GPU = ("gpu-hour", "gpu", "paper")
@@ -230,8 +230,8 @@ def preset_costs() -> pd.DataFrame:
 def recorded_benchmark(name: str) -> tuple[pd.DataFrame, str]:
     """Recorded table of `benchmarks/<name>.py`, and its provenance."""
     folder = results_folder()
+    record = sealed(folder / f"benchmark_{name}.json", f"benchmark_{name}.csv")
     table = pd.read_csv(folder / f"benchmark_{name}.csv")
-    record = json.loads((folder / f"benchmark_{name}.json").read_text())
     table["met"] = table.met.map({True: "yes", False: "no"})
     columns = ["ours_value", "peer_value", "ratio", "goal"]
     table[columns] = table[columns].map(
@@ -243,11 +243,11 @@ def recorded_benchmark(name: str) -> tuple[pd.DataFrame, str]:
 def recorded_on_a_gpu() -> tuple[pd.DataFrame, str]:
     """What `make gpu-check` measured, and a sentence on its provenance and the agreement with the CPU."""
     folder = results_folder() / "gpu"
+    record, _ = (sealed(folder / f"{name}.json", f"{name}.csv") for name in ("sizes", "pieces"))
     sizes, pieces = (pd.read_csv(folder / f"{name}.csv") for name in ("sizes", "pieces"))
     rates = sizes.rate.map(lambda x: "" if pd.isna(x) else f"{x:,.0f}") + " " + sizes.unit.fillna("")
     shares = 100 * sizes.share_of_peak
     table = sizes[["what", "seconds"]].assign(rate=rates, peak_gb=sizes.peak_GB, percent_of_peak=shares)
-    record = json.loads((folder / "sizes.json").read_text())
     return table, (
         f"{_provenance(record)} In float64, {len(pieces)} parts of the computation, from conditionals to "
         f"probes, differ from the CPU's by at most {pieces.difference.max():.0e} of their largest number."
@@ -264,6 +264,7 @@ def _provenance(record: dict[str, Any]) -> str:
 
 def recorded_campaign() -> tuple[pd.DataFrame, str]:
     """Recorded table of `make campaign`, and its provenance and findings."""
+    sealed(results_folder() / "campaign.json", "campaign.csv")
     record = pd.read_csv(results_folder() / "campaign.csv")
     days, devices, revisions = (
         ", ".join(record[name].drop_duplicates().astype(str)) for name in ("created", "device", "revision")

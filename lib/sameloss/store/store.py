@@ -243,9 +243,9 @@ def results_in(folder: Path) -> list[Path]:
     return [p for p in sorted(folder.iterdir()) if p.name not in others and not p.name.startswith(".")]
 
 
-def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+def write_manifest(folder: Path, manifest: dict[str, Any], name: str = MANIFEST) -> None:
     """Seal and write a manifest atomically."""
-    write_atomically(folder / MANIFEST, _text(manifest))
+    write_atomically(folder / name, _text(manifest))
 
 
 def _text(manifest: dict[str, Any]) -> bytes:
@@ -255,15 +255,16 @@ def _text(manifest: dict[str, Any]) -> bytes:
     return (json.dumps({**rest, SEAL: seal}, indent=1) + "\n").encode()
 
 
-def read_manifest(folder: Path) -> dict[str, Any] | None:
+def read_manifest(folder: Path, name: str = MANIFEST) -> dict[str, Any] | None:
     """The manifest of a folder; None if missing, malformed, altered or too large."""
     try:
-        with (folder / MANIFEST).open("rb") as file:
+        with (folder / name).open("rb") as file:
             content = file.read(LARGEST_MANIFEST + 1)
         if len(content) > LARGEST_MANIFEST:
             return None
         manifest = dict(json.loads(content))
-        return manifest if _text(manifest) == content and _typed(manifest) else None
+        known = name != MANIFEST or _typed(manifest)
+        return manifest if known and _text(manifest) == content else None
     except (ValueError, TypeError, RecursionError, *NOT_THERE):
         return None
 
