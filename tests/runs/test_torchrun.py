@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import psutil
 import pytest
 from stores import with_copies
 
-from sameloss.errors import NonFiniteLoss
+from sameloss.errors import NonFiniteLoss, StoreError
 from sameloss.languages import PCFGSpec
 from sameloss.measures.saturation import divergences
 from sameloss.models.encoder import EncoderShape
@@ -52,7 +53,14 @@ def whole(tmp_path_factory):
     return Store(tmp_path_factory.mktemp("whole"))
 
 
-def test_two_processes_train_as_one_does(run, parted, whole):
+@pytest.fixture
+def of_a_cluster(monkeypatch):
+    """The defaults of torchrun in a pod of a training on two machines."""
+    for name, value in {"NNODES": "2", "NPROC_PER_NODE": "4", "NODE_RANK": "1"}.items():
+        monkeypatch.setenv(f"PET_{name}", value)
+
+
+def test_two_processes_train_as_one_does(run, parted, whole, of_a_cluster):
     """The same global batch gives the same losses within rounding; float64 shows it."""
     alone, both = whole.get(run).history, whole.get(parted).history
     assert both.step.tolist() == alone.step.tolist()
@@ -141,3 +149,34 @@ def test_an_exception_of_a_process_is_raised_here(parted, tmp_path):
         NonFiniteLoss, match=r"at step \d+, far above guessing .*, seed 0\..*\(step 150\) is kept"
     ):
         Store(tmp_path).get(diverging)
+
+
+def test_what_torch_refuses_is_said_here(parted, tmp_path, monkeypatch):
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "nosuch9")
+    with pytest.raises(RuntimeError, match="nosuch9"):
+        Store(tmp_path).get(parted)
+
+
+@pytest.mark.parametrize(
+    ("printed", "reason"),
+    [
+        ("", "no explanation, perhaps for lack of memory"),
+        ("  exitcode : -11\n  traceback : Signal 11 (SIGSEGV) received by PID 7\n", "Signal 11 (SIGSEGV)"),
+        (
+            "traceback : Signal 9 (SIGKILL) received by PID 7\n",
+            "Signal 9 (SIGKILL), perhaps for lack of memory",
+        ),
+        (
+            "Traceback:\n[rank1]: ModuleNotFoundError: No module named 'x'\nTraceback:\n"
+            "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n",
+            "ModuleNotFoundError: No module named 'x'",
+        ),
+    ],
+)
+def test_processes_that_end_without_an_exception_are_explained(
+    parted, tmp_path, monkeypatch, printed, reason
+):
+    ended = subprocess.CompletedProcess([], 1, stderr=printed)
+    monkeypatch.setattr(torchrun, "_torchrun", lambda job, processes: ended)
+    with pytest.raises(StoreError, match=re.escape(f"ended with code 1 ({reason}). Run again to resume")):
+        torchrun.launch(parted, tmp_path, tmp_path / "store", 2)

@@ -1,6 +1,6 @@
 """Training in several processes of one machine: starting torchrun, and what each process runs.
 
-    python -m torch.distributed.run --nproc-per-node=N -m sameloss.runs.torchrun JOB
+    python -m torch.distributed.run --nnodes=1 --nproc-per-node=N -m sameloss.runs.torchrun JOB
 
 is started by a run while the store holds the run's lock.
 
@@ -13,6 +13,7 @@ only this user can open and that is removed after the computation, unless that i
 import ctypes
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -69,20 +70,31 @@ def launch(run: Any, folder: Path, root: Path, processes: int) -> None:
     sys.stderr.write(done.stderr)
     if done.returncode:
         raise StoreError(
-            f"The {processes} processes of a training ended with code {done.returncode} and without an "
-            "explanation, perhaps for lack of memory. Run again to resume from the last saved state."
+            f"The {processes} processes of a training ended with code {done.returncode} "
+            f"({_reason(done.stderr)}). Run again to resume from the last saved state."
         )
+
+
+def _reason(printed: str) -> str:
+    """What ended a process: its signal, or the last line of its traceback."""
+    if signals := re.findall(r"Signal \d+ \(\w+\)", printed):
+        return signals[0] + (", perhaps for lack of memory" if "SIGKILL" in signals[0] else "")
+    lines = re.findall(r"^(?:\[rank\d+\]: )?([\w.]*(?:Error|Exception)\b.*)$", printed, re.MULTILINE)
+    own = [line for line in lines if "ChildFailedError" not in line]  # which is torchrun's
+    return own[-1].strip() if own else "no explanation, perhaps for lack of memory"
 
 
 def _torchrun(job: Path, processes: int) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += [f"--nproc-per-node={processes}", "-m", "sameloss.runs.torchrun", str(job)]
+    command += ["--nnodes=1", f"--nproc-per-node={processes}", "-m", "sameloss.runs.torchrun", str(job)]
+    # Clusters set defaults of torchrun, for trainings on several machines.
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PET_")}
     return subprocess.run(
         command,
         check=False,
         capture_output=True,  # torchrun prints a page about an exception, which `launch` raises instead
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**inherited, "OMP_NUM_THREADS": "1"},
         preexec_fn=_terminated_with_parent,
     )
 
@@ -98,13 +110,13 @@ def main(job: Path) -> None:
     end_with_parent()
     run, folder, root = pickle.loads(job.read_bytes())
     torch.set_num_threads(1)
-    if accelerated():
-        accelerator().set_device(int(os.environ["LOCAL_RANK"]))
-    # Each process compiles for itself, so that others may wait for minutes.
-    distributed.init_process_group("nccl" if accelerated() else "gloo", timeout=timedelta(hours=1))
-    process = Process(distributed.get_rank(), distributed.get_world_size())
+    process = Process(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
     report = write_progress(folder) if process.leads else lambda fraction, text: None
     try:
+        if accelerated():
+            accelerator().set_device(int(os.environ["LOCAL_RANK"]))
+        # Each process compiles for itself, so that others may wait for minutes.
+        distributed.init_process_group("nccl" if accelerated() else "gloo", timeout=timedelta(hours=1))
         with small_memory_explained(run.kind, run.memory_advice):
             run.train(folder, Store(root), report, process)
     except Exception as error:
