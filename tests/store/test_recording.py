@@ -2,6 +2,7 @@
 
 import errno
 import shutil
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -225,6 +226,41 @@ def test_two_concurrent_readers_copy_each_run_once(tmp_path, second, monkeypatch
     assert {path.parent.name for path in third.root.glob("*/*/result.txt")} == {
         path.parent.name for path in second.root.glob("*/*/result.txt")
     }
+
+
+def to_crlf(path):
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        (MANIFEST, to_crlf),
+        (MANIFEST, lambda path: path.write_text("{}")),
+        ("result.txt", lambda path: path.write_text("14")),
+        ("result.txt", Path.unlink),
+    ],
+)
+def test_only_what_can_be_read_is_taken(tmp_path, second, caplog, name, damage):
+    run = noted(tmp_path, 3, noted(tmp_path, 2, kind=Trained), Measured)
+    damage(tmp_path / "record" / "Measured" / run.key / name)
+    third = Store(tmp_path / "third", recorded=True)
+    assert take_recorded(tmp_path / "record", third) == 1
+    assert not third.has(run)
+    assert f"1 runs of {tmp_path / 'record'} are damaged and were not taken, the first of them" in caplog.text
+    assert f"Measured/{run.key};" in caplog.text
+
+
+def test_git_changes_no_line_ends(tmp_path):
+    """Also where its user has it do so, as on Windows."""
+    root = Path(__file__).parents[2]
+    for words in (["init", "-q"], ["config", "core.autocrlf", "true"]):
+        subprocess.run(["git", "-C", tmp_path, *words], check=True)
+    shutil.copy(root / ".gitattributes", tmp_path)
+    (tmp_path / "lines.json").write_bytes(b"{\n}\n")
+    for words in (["add", "."], ["checkout-index", "-f", "lines.json"]):
+        subprocess.run(["git", "-C", tmp_path, *words], check=True)
+    assert (tmp_path / "lines.json").read_bytes() == b"{\n}\n"
 
 
 def test_a_missing_record_has_no_runs(tmp_path):

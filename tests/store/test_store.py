@@ -1,11 +1,13 @@
 """The run store: keys, atomic results, and system errors."""
 
 import errno
+import fcntl
 import json
 import logging
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -29,6 +31,7 @@ from sameloss.store.store import (
     Store,
     disk_faults_explained,
     environment,
+    locked,
     one_thread,
     small_memory_explained,
 )
@@ -182,6 +185,62 @@ def test_a_file_in_place_of_a_folder_is_replaced(store, tmp_path, strange, place
     path.write_text("x") if strange == "a file" else path.symlink_to(tmp_path / "nowhere")
     assert store.get(run) == 9
     assert store.get(run) == 9
+
+
+def test_without_file_locks_nothing_waits(store, monkeypatch):
+    """On a file system whose flock is not there, a file that exists must not count as a lock."""
+    store.get(Squaring(3))
+    store.folder(Squaring(4)).with_suffix(".lock").touch()
+
+    def missing(*_):
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", missing)
+    assert store.get(Squaring(3)) == 9
+    with pytest.raises(StoreError, match=r"^The file system of \S*/Squaring has no file locks; choose .*\.$"):
+        store.get(Squaring(4))
+
+
+OTHER_USER = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from toy_runs import Squaring
+from sameloss.store.store import Store
+from sameloss.errors import StoreError
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+for number in (3, 4):
+    try:
+        print(Store(sys.argv[2]).get(Squaring(number)))
+    except StoreError as error:
+        print(error)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize("relative", [True, False])
+@pytest.mark.parametrize("writable", [True, False])
+def test_two_users_share_a_store(relative, writable):
+    """What one has finished the other reads, and computes the rest where that is allowed."""
+    with tempfile.TemporaryDirectory() as parent:
+        Path(parent).chmod(0o755)
+        root = Path(parent) / "artifacts"
+        store = Store(root)
+        store.get(Squaring(3))
+        with locked(store.folder(Squaring(4))):
+            pass  # its computation was killed
+        for folder in (root, root / "Squaring"):
+            folder.chmod(0o777 if writable else 0o755)
+        words = [str(Path(__file__).parents[1]), root.name if relative else str(root)]
+        command = [sys.executable, "-c", OTHER_USER, *words]
+        done = subprocess.run(command, cwd=parent, stdout=subprocess.PIPE, text=True, check=True)
+    read, computed = done.stdout.splitlines()
+    assert read == "9"
+    if writable:
+        assert computed == "16"
+    else:
+        assert computed.startswith(f"The artifacts folder {root} cannot be written or made; choose another")
 
 
 def test_a_path_that_cannot_be_replaced_is_a_store_error(store):

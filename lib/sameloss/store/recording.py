@@ -5,13 +5,24 @@ time, file hashes) and the small files. Several machines can add to it, and a st
 only what is missing.
 """
 
+import logging
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from filelock import FileLock
+from sameloss.store.store import (
+    LEFT_OUT,
+    MANIFEST,
+    Run,
+    Store,
+    altered,
+    locked,
+    read_manifest,
+    with_ancestors,
+    write_manifest,
+)
 
-from sameloss.store.store import LEFT_OUT, MANIFEST, Run, Store, with_ancestors, write_manifest
+log = logging.getLogger("sameloss")
 
 LARGEST, LARGEST_TABLE = 100_000, 300_000
 """Size limits (bytes) of recorded files. A run that needs a larger file is not recorded: redrawing a corpus
@@ -57,22 +68,34 @@ def _is_small(path: Path, excluded: tuple[str, ...]) -> bool:
 
 
 def take_recorded(folder: Path, store: Store) -> int:
-    """Copy recorded runs that a store lacks into it; returns how many were copied.
+    """Copy recorded runs that a store lacks into it; returns how many were copied. Warns of damaged ones.
 
     Raises:
         OSError: for a full disk or an unusable file; runs copied before stay.
 
     """
-    recorded = [manifest.parent for manifest in folder.glob(f"*/*/{MANIFEST}")]
-    return sum(_taken(run, store.root / run.parent.name / run.name) for run in recorded)
+    recorded = [manifest.parent for manifest in sorted(folder.glob(f"*/*/{MANIFEST}"))]
+    lacking = {run: store.root / run.parent.name / run.name for run in recorded}
+    lacking = {run: result for run, result in lacking.items() if not result.exists()}
+    damaged = [run for run in lacking if not _is_sound(run)]
+    if damaged:
+        log.warning(
+            "%d runs of %s are damaged and were not taken, the first of them %s; "
+            "restore them with `git checkout`, or they are computed again.",
+            *(len(damaged), folder, damaged[0].relative_to(folder)),
+        )
+    return sum(_taken(run, result) for run, result in lacking.items() if run not in damaged)
+
+
+def _is_sound(recorded: Path) -> bool:
+    manifest = read_manifest(recorded)
+    return manifest is not None and altered(recorded, manifest) is None
 
 
 def _taken(recorded: Path, result: Path) -> bool:
     """Copy one run atomically unless the store has it; returns whether it was copied."""
-    if result.exists():
-        return False
     result.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(result.with_suffix(".lock")):
+    with locked(result):
         if result.exists():
             return False
         copied = result.with_suffix(".taken")

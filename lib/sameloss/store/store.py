@@ -286,14 +286,19 @@ def _damage(run: Run, folder: Path) -> str | None:
     if manifest is None:
         return MANIFEST
     left_out = manifest.get(LEFT_OUT, [])
-    files = {name: digest for name, digest in manifest["files"].items() if name not in left_out}
-    unlisted = {path.name for path in results_in(folder)} - set(files)
+    unlisted = {path.name for path in results_in(folder)} - (manifest["files"].keys() - set(left_out))
     lost = [name for name in left_out if not name.endswith((*run.weight_suffixes, *run.lazy_suffixes))]
     expected, required = (json.loads(json.dumps(some)) for some in (run.parameters(), run.canonical()))
     if unlisted or lost or not _same(manifest["parameters"], expected, required):
         return MANIFEST
-    for name, digest in files.items():
-        if not (folder / name).is_file() or sha256(folder / name) != digest:
+    return altered(folder, manifest)
+
+
+def altered(folder: Path, manifest: dict[str, Any]) -> str | None:
+    """Name of the first file that is missing or not as in the manifest; None if there is none."""
+    for name, digest in manifest["files"].items():
+        kept = name not in manifest.get(LEFT_OUT, [])
+        if kept and not ((folder / name).is_file() and sha256(folder / name) == digest):
             return name
     return None
 
@@ -385,6 +390,32 @@ def disk_faults_explained(folder: Path) -> Iterator[None]:
         ) from error
 
 
+NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a result, whose file every user may use.
+
+    Raises:
+        StoreError: on a file system without locks.
+
+    """
+    # The file stays, so that it could not be a lock by its mere existence, as `filelock` would have it.
+    lock = FileLock(folder.with_suffix(".lock"), mode=0o666, fallback_to_soft=False)
+    try:
+        held = lock.acquire()
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        raise StoreError(
+            f"The file system of {folder.parent} has no file locks; "
+            "choose a folder on another one with the parameter `artifacts`."
+        ) from error
+    with held:
+        yield
+
+
 # The store
 
 
@@ -399,11 +430,11 @@ class Store:
             recorded: whether a result without its weights, taken from a record, counts as present.
 
         Raises:
-            StoreError: where it cannot be written.
+            StoreError: where it can neither be written nor has results that can be read.
 
         """
-        self.root, self.recorded = Path(root), recorded
-        if not _can_be_written(self.root):
+        self.root, self.recorded = Path(root).absolute(), recorded
+        if not (_can_be_written(self.root) or any(self.root.glob(f"*/*/{MANIFEST}"))):
             raise self._unusable
 
     @property
@@ -435,14 +466,19 @@ class Store:
             return run.load(self.folder(run))
 
     def compute(self, run: Run, report: Report | None = None) -> None:
-        """Compute the result if missing or damaged, without loading it."""
+        """Compute the result if missing or damaged, without loading it; a finished one takes no lock."""
         folder = self.folder(run)
         with disk_faults_explained(self.root):
+            with suppress(*NOT_THERE):  # as another process puts a complete result in its place
+                if self.has(run) and _damage(run, folder) is None:
+                    return
+            if not _can_be_written(self.root):
+                raise self._unusable
             try:
                 folder.parent.mkdir(parents=True, exist_ok=True)
             except FileNotFoundError as error:  # /proc claims to be writable for root
                 raise self._unusable from error
-            with FileLock(folder.with_suffix(".lock")):
+            with locked(folder):
                 if not self._intact(run, folder):
                     self._compute(run, report or write_progress(self.partial(run)))
 
