@@ -21,6 +21,7 @@ from sameloss.book import site
 from sameloss.book.build import MODULES, arguments, main
 from sameloss.book.notebooks import notebooks
 from sameloss.store.location import HOME, book_root
+from sameloss.store.store import sha256, write_manifest
 
 ROOT = Path(__file__).parents[2]
 
@@ -117,8 +118,8 @@ def another_disk(book, tmp_path_factory, monkeypatch):
     monkeypatch.setattr("sameloss.book.record.compute", lambda *given: None)
     run = Path("results/runs/Kind/key")
     run.mkdir(parents=True)
-    (run / "manifest.json").write_text("{}")
     (run / "table.csv").write_bytes(bytes(500_000))
+    write_manifest(run, {"files": {"table.csv": sha256(run / "table.csv")}})
     PAGE.with_suffix(".py").write_text("# %%\nx = 2\n")
     with disk(tmp_path_factory.mktemp("mounted") / "disk", 2_000_000) as mounted:
         shutil.copytree(book, mounted / "book")
