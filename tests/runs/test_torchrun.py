@@ -180,3 +180,25 @@ def test_processes_that_end_without_an_exception_are_explained(
     monkeypatch.setattr(torchrun, "_torchrun", lambda job, processes: ended)
     with pytest.raises(StoreError, match=re.escape(f"ended with code 1 ({reason}). Run again to resume")):
         torchrun.launch(parted, tmp_path, tmp_path / "store", 2)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("raise RuntimeError('no address')", "RuntimeError: no address"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "Signal 11 (SIGSEGV)"),
+    ],
+)
+def test_the_process_that_failed_is_explained_not_the_one_that_torchrun_ended(
+    tmp_path, monkeypatch, fault, reason
+):
+    package = tmp_path / "sameloss" / "runs"
+    package.mkdir(parents=True)
+    waiting = "import os, signal, time\nif os.environ['RANK'] == '1': time.sleep(600)\nelse: "
+    (package / "torchrun.py").write_text(waiting + fault)
+    for folder in (package, package.parent):
+        (folder / "__init__.py").touch()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    done = torchrun._torchrun(tmp_path / "job", 2)
+    assert done.returncode
+    assert torchrun._reason(done.stderr) == reason

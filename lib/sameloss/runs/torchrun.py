@@ -76,12 +76,14 @@ def launch(run: Any, folder: Path, root: Path, processes: int) -> None:
 
 
 def _reason(printed: str) -> str:
-    """What ended a process: its signal, or the last line of its traceback."""
-    if signals := re.findall(r"Signal \d+ \(\w+\)", printed):
-        return signals[0] + (", perhaps for lack of memory" if "SIGKILL" in signals[0] else "")
+    """What ended a process: the last line of its traceback, or its signal."""
     lines = re.findall(r"^(?:\[rank\d+\]: )?([\w.]*(?:Error|Exception)\b.*)$", printed, re.MULTILINE)
-    own = [line for line in lines if "ChildFailedError" not in line]  # which is torchrun's
-    return own[-1].strip() if own else "no explanation, perhaps for lack of memory"
+    if own := [line for line in lines if "ChildFailedError" not in line]:  # which is torchrun's
+        return own[-1].strip()
+    signals = re.findall(r"Signal \d+ \((?!SIGTERM)\w+\)", printed)  # torchrun sends SIGTERM to the others
+    if not signals:
+        return "no explanation, perhaps for lack of memory"
+    return signals[-1] + (", perhaps for lack of memory" if "SIGKILL" in signals[-1] else "")
 
 
 def _torchrun(job: Path, processes: int) -> subprocess.CompletedProcess[str]:
