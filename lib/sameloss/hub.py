@@ -66,6 +66,8 @@ def reason(error: BaseException) -> str:
     >>> reason(OSError("no file named model.safetensors. You can ..."))
     'OSError: no file named model.safetensors'
     """
+    if type(error).__name__ == "DatasetGenerationError":  # says only that there is a cause
+        error = error.__cause__ or error
     text = " ".join(str(error).split())
     if "trust_remote_code" in text:
         return "it needs code of its own, which is never run"

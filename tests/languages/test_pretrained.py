@@ -253,6 +253,45 @@ def test_sentences_longer_than_the_positions_of_a_model_are_refused(tmp_path, ki
         build(folder, max_length=16)
 
 
+def test_own_sentences_are_no_longer_than_the_positions_of_a_model(tmp_path):
+    folder = saved(tmp_path, "GPT-2")
+    GPT2LMHeadModel(GPT2Config(n_embd=8, n_layer=2, n_head=2, n_positions=4, vocab_size=20)).save_pretrained(
+        folder
+    )
+    assert build(folder, max_length=3).words == 8
+
+
+def test_a_price_is_refused_as_the_model_is(tmp_path):
+    rewrite(Path(saved(tmp_path, "GPT-2")) / "config.json", n_head=3)
+    message = r"^Cannot load config\.json in .* must be divisible by num_heads .* the parameter `opt`\.$"
+    with pytest.raises(LanguageError, match=message):
+        _ = HubTeacherSpec.of(str(tmp_path), None, max_length=3).token_flops
+
+
+TEXTS = {
+    "a.txt": (b"\xff\xfe", "UnicodeDecodeError: 'utf-8' codec can't decode byte"),
+    "a.jsonl": (b"{junk", "JSON"),
+    "a.parquet": (b"junk", "Parquet file size is 4 bytes"),
+    "a.csv": (b"text\n5\n", "holds other values than text"),
+    "text.py": (b"raise SystemExit", "Dataset scripts are no longer supported"),
+    "a.pkl": (b"cos\nsystem\n", "No (supported) data files found"),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_text_that_cannot_be_read_is_one_sentence_with_the_reason(spec, name):
+    content, reason = TEXTS[name]
+    (Path(spec.corpus) / "lines.txt").unlink()
+    (Path(spec.corpus) / name).write_bytes(content)
+    with pytest.raises(LanguageError) as seen:
+        spec.build()
+    said = str(seen.value)
+    assert said.startswith(f"Cannot load the text '{spec.corpus}' on which token frequencies are counted (")
+    assert reason in said
+    assert said.endswith("); put that right, or change the parameter `opt_corpus`.")
+    assert "\n" not in said
+
+
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path, kind):
     (Path(saved(tmp_path, kind)) / "tokenizer.json").unlink()

@@ -94,8 +94,8 @@ class HubTeacherSpec:
         from transformers import AutoModelForCausalLM, OPTConfig
 
         paper = self.model == HubTeacherSpec.model
-        with torch.device("meta"):
-            config = OPTConfig() if paper else self.config()
+        config = OPTConfig() if paper else self.config()
+        with torch.device("meta"), explained(f"config.json in {self.model}", "opt", self.model):
             shapes = load_without_code(AutoModelForCausalLM.from_config, config)
         embeddings = (shapes.get_input_embeddings(), shapes.get_output_embeddings())
         tables = {id(part.weight): part.weight.numel() for part in embeddings}
@@ -199,6 +199,8 @@ class HubTeacherSpec:
         what = f"the text {self.corpus!r} on which token frequencies are counted"
         with explained(what, "opt_corpus", self.corpus):
             texts = load_without_code(datasets.load_dataset, self.corpus, config, **text)["text"]
+            if not all(isinstance(text, str) for text in texts):
+                raise TypeError("the column `text` holds other values than text")
         counts = torch.zeros(vocabulary, dtype=torch.long)
         for first in range(0, len(texts), TEXTS):
             ids = torch.cat(_tokenised(tokenizer, texts[first : first + TEXTS]))
@@ -269,7 +271,8 @@ def own_counts(model: "PreTrainedModel", tokenizer: Any, ordinary: Sequence[int]
     precise, generator = RestrictedModel(model.double(), ordinary, end), torch.Generator().manual_seed(0)
     counts = torch.zeros(model.config.vocab_size, dtype=torch.float64)
     ids, cache = torch.full((OWN_TEXTS, 1), start), None
-    for _ in range(OWN_STEPS):
+    positions = getattr(model.config, "max_position_embeddings", None) or OWN_STEPS
+    for _ in range(min(OWN_STEPS, positions)):
         log_p, cache = precise.log_probs(ids, cache)
         p = log_p[:, -1, :-1].softmax(1)
         counts[ordinary] += p.sum(0)
