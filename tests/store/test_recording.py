@@ -113,6 +113,36 @@ def test_only_a_whole_store_requires_the_weights(tmp_path, second):
     assert (second.folder(trained) / "last.weights").exists()
 
 
+def test_a_result_moved_behind_a_link_is_completed_in_the_store(tmp_path, second):
+    trained, disk = noted(tmp_path, 2, kind=Trained), tmp_path / "larger disk"
+    second.folder(trained).rename(disk)
+    second.folder(trained).symlink_to(disk)
+    assert second.complete.get(trained) == 4
+    assert second.complete.has(trained)
+    assert not second.folder(trained).is_symlink()
+    assert not (disk / "last.weights").exists()
+
+
+def test_a_record_is_taken_whatever_lies_in_it_and_in_the_way(tmp_path, first):
+    """A folder in a run, the rest of a killed take, links: what they lead to stays as it is."""
+    runs, record, aside = [noted(tmp_path, 2, kind=Trained)], tmp_path / "record", tmp_path / "aside"
+    record_runs(first, runs, record)
+    third = Store(tmp_path / "third", recorded=True)
+    (record / "Trained" / runs[0].key / "strange").mkdir()
+    aside.mkdir()
+    (aside / "thesis.txt").touch()
+    taken = third.folder(runs[0]).with_suffix(".taken")
+    taken.parent.mkdir(parents=True)
+    taken.symlink_to(aside)
+    assert take_recorded(record, third) == 1
+    assert third.get(runs[0]) == 4
+    assert not third.folder(runs[0]).is_symlink()
+    (record / "Trained" / "linked").symlink_to(aside)
+    prune_record(record, [])
+    assert not list(record.glob("*/*"))
+    assert [path.name for path in aside.iterdir()] == ["thesis.txt"]
+
+
 def test_a_kill_during_retraining_leaves_the_record(tmp_path, second, monkeypatch):
     trained = noted(tmp_path, 2, kind=Trained)
 

@@ -243,6 +243,22 @@ def test_two_users_share_a_store(relative, writable):
         assert computed.startswith(f"The artifacts folder {root} cannot be written or made; choose another")
 
 
+@pytest.mark.parametrize("complete", [True, False])
+def test_what_a_linked_partial_result_leads_to_is_never_touched(store, tmp_path, complete):
+    run, precious = Squaring(3), tmp_path / "precious"
+    store.get(run)
+    store.folder(run).rename(precious)
+    if not complete:
+        (precious / MANIFEST).write_text("not this store's")
+    (precious / SCRATCH).mkdir()
+    (precious / SCRATCH / "thesis.txt").touch()
+    store.partial(run).symlink_to(precious)
+    before = {path: path.is_file() and path.read_text() for path in precious.rglob("*")}
+    assert store.get(run) == 9
+    assert {path: path.is_file() and path.read_text() for path in precious.rglob("*")} == before
+    assert not store.folder(run).is_symlink()
+
+
 def test_a_path_that_cannot_be_replaced_is_a_store_error(store):
     run = Squaring(3)
     store.folder(run).with_suffix(".lock").mkdir(parents=True)
@@ -345,6 +361,13 @@ def test_a_full_disk_is_a_store_error_with_the_folder(tmp_path, number):
     sentence = f"^No space left in the artifacts folder {tmp_path}; .*parameter `artifacts`"
     with pytest.raises(StoreError, match=sentence), disk_faults_explained(tmp_path):
         raise OSError(number, "full")
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_too_many_open_files_are_a_store_error_with_advice(tmp_path, number):
+    for named in ((), (str(tmp_path / "x"),)):
+        with pytest.raises(StoreError, match=r"ulimit -n.*fewer `workers`"), disk_faults_explained(tmp_path):
+            raise OSError(number, "Too many open files", *named)
 
 
 def test_an_unusable_path_is_a_store_error_with_the_path(tmp_path):

@@ -18,6 +18,7 @@ from sameloss.store.store import (
     altered,
     locked,
     read_manifest,
+    remove,
     with_ancestors,
     write_manifest,
 )
@@ -42,7 +43,7 @@ def prune_record(folder: Path, runs: Iterable[Run]) -> None:
     """Remove from a record all but the given runs and their ancestors."""
     wanted = {folder / run.kind / run.key for run in with_ancestors(runs)}
     for recorded in set(folder.glob("*/*/")) - wanted:
-        shutil.rmtree(recorded)
+        remove(recorded)
 
 
 def _recorded(run: Run, store: Store, folder: Path, lazy: bool) -> bool:
@@ -100,8 +101,9 @@ def _taken(recorded: Path, result: Path) -> bool:
             return False
         copied = result.with_suffix(".taken")
         try:
-            copied.mkdir(exist_ok=True)
-            for path in recorded.iterdir():
+            remove(copied)
+            copied.mkdir()
+            for path in filter(Path.is_file, recorded.iterdir()):
                 (copied / path.name).write_bytes(path.read_bytes())
             copied.rename(result)
         except BaseException:

@@ -366,7 +366,7 @@ IN_THE_WAY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDI
 
 @contextmanager
 def disk_faults_explained(folder: Path) -> Iterator[None]:
-    """Turn a full disk or an unusable file in this folder into one sentence.
+    """Turn a full disk, too many open files or an unusable file in this folder into one sentence.
 
     Raises:
         StoreError: for the system's error.
@@ -381,6 +381,11 @@ def disk_faults_explained(folder: Path) -> Iterator[None]:
             raise StoreError(
                 f"No space left in the artifacts folder {folder}; what was computed before is kept. "
                 "Free some space, or choose another folder with the parameter `artifacts`."
+            ) from error
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise StoreError(
+                "More files are open than this system allows; raise its limit, for example with "
+                "`ulimit -n 4096`, or choose fewer `workers`. What was computed before is kept."
             ) from error
         if error.errno not in IN_THE_WAY or not within:
             raise
@@ -536,6 +541,8 @@ class Store:
     def _compute(self, run: Run, report: Report) -> None:
         """Compute in the partial folder, unless it is complete and only the rename is missing."""
         folder = self.partial(run)
+        if folder.is_symlink():  # not this store's, whatever it leads to
+            folder.unlink()
         if _damage(run, folder) is not None:
             _clear(folder, run.resumable)
             made_by, started = environment(), time.perf_counter()  # before the source can change
@@ -556,8 +563,7 @@ class Store:
             leftover.unlink(missing_ok=True)
         for path in folder.iterdir():
             write_through(path)
-        if self.folder(run).exists():  # without weights, from a record
-            shutil.rmtree(self.folder(run))
+        remove(self.folder(run))  # without weights, from a record
         folder.rename(self.folder(run))
         write_through(self.folder(run).parent)
 
@@ -597,15 +603,21 @@ def _peak(folder: Path) -> int:
 
 def _clear(folder: Path, kept: frozenset[str]) -> None:
     """Create the folder, or reduce it to what an interrupted computation resumes from."""
-    if not folder.is_dir():  # or a broken link
-        folder.unlink(missing_ok=True)
+    if not folder.is_dir():
+        remove(folder)
         folder.mkdir()
     for path in folder.iterdir():
         is_folder = path.is_dir() and not path.is_symlink()
-        if is_folder and path.name != SCRATCH:
-            shutil.rmtree(path)
-        elif not is_folder and path.name not in kept:
-            path.unlink()
+        if not (path.name == SCRATCH if is_folder else path.name in kept):
+            remove(path)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or folder if there is one; of a link the link alone."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def write_progress(folder: Path) -> Report:
