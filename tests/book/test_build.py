@@ -99,6 +99,23 @@ def test_what_the_system_refuses_is_one_sentence(book, said, monkeypatch, error,
     assert re.fullmatch(sentence + r", then run this again: what was computed is kept\.", said("html"))
 
 
+@pytest.mark.parametrize("number", ["0", "-1", "nan", "inf", "1e400"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("record", "--minutes"),
+        ("record", "--max-hours"),
+        ("execute", "--max-hours"),
+        ("compute", "--max-hours"),
+    ],
+    ids=" ".join,
+)
+def test_numbers_are_checked_before_anything_is_done(book, said, monkeypatch, words, number):
+    monkeypatch.setattr(f"sameloss.book.{MODULES[words[0]]}.{words[0]}", lambda **_: pytest.fail("begun"))
+    name = words[1].strip("-").replace("-", "_")
+    assert said(*words, number) == f"{name} must be positive and finite; got {float(number)}."
+
+
 def test_an_error_that_is_about_no_disk_is_not_hidden(book, monkeypatch):
     def failing(committed):
         raise ConnectionError("a bug")

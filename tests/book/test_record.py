@@ -146,6 +146,16 @@ def test_what_is_left_is_said_and_nothing_done(recorded, capsys, notes):
     assert re.fullmatch(r"Record of squares, preset toy: about [\d.]+ \w+ left\.", first)
     assert [line.partition(",")[0] for line in others] == ["  first: 0 of 2 runs", "  second: 0 of 1 runs"]
     assert not Path("results/runs").exists()
+    assert not Path("here").exists()
+
+
+@pytest.mark.parametrize("minutes", [1e-300, 9.0, 1e300])
+def test_a_timer_is_set_whatever_the_minutes(monkeypatch, minutes):
+    timers = []
+    monkeypatch.setattr(module.signal, "setitimer", lambda which, seconds: timers.append(seconds))
+    monkeypatch.setattr(module.signal, "signal", lambda *_: None)
+    module._stop_after(minutes)
+    assert 0.001 <= timers[0] <= 2**31
 
 
 def test_what_the_pool_has_is_not_left(recorded, capsys, notes):
@@ -154,6 +164,7 @@ def test_what_the_pool_has_is_not_left(recorded, capsys, notes):
     assert recorded("elsewhere", parts(notes), dry_run=True) == 2
     lines = capsys.readouterr().out.splitlines()
     assert [line.partition(",")[0] for line in lines[1:]] == ["  first: 2 of 2 runs", "  second: 0 of 1 runs"]
+    assert not Path("elsewhere").exists()
 
 
 def test_runs_of_unknown_source_are_refused_before_anything_is_computed(book, monkeypatch):

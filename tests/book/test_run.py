@@ -32,6 +32,36 @@ def test_a_wrong_parameter_is_one_sentence(tmp_path):
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("-p", 'preset="smoke";open("made","w");x', "1"), "Unknown parameter 'preset="),
+        (("-p", "class", "1"), "Unknown parameter 'class'; valid here are "),
+        (("-p", 9_000 * "x", "1"), f"Unknown parameter '{59 * 'x'} ...; valid here are "),
+        (("-p", "seeds", 90_000 * "~" + "1"), "seeds must be a whole number; got '~~~~"),
+    ],
+)
+def test_names_and_values_of_parameters_are_never_code(words, sentence, tmp_path):
+    twin = tmp_path / "twin.py"
+    twin.write_text(
+        '# %% tags=["parameters"]\npreset = "smoke"\n\n# %%\nfrom sameloss.book.chapter import begin\n'
+        "from sameloss.studies.same_loss.pages import STUDY\nbegin(globals(), STUDY, '02_existence')\n"
+    )
+    command = [sys.executable, "-m", "sameloss.book.run", "twin.py", *words]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.stderr.startswith(sentence)
+    assert done.stderr.count("\n") == 1
+    assert len(done.stderr) < 600
+    assert [path.name for path in tmp_path.iterdir()] == ["twin.py"]
+
+
+@pytest.mark.parametrize("given", ["chapters/nope.py", "chapters", "chapters/02_existence.ipynb"])
+def test_what_is_no_chapter_is_one_sentence(given):
+    done = executed(given)
+    assert done.returncode == 1
+    assert done.stderr == f"{given} is no chapter; give one such as chapters/04_flatness.py.\n"
+
+
 def test_what_is_glued_is_for_pages_alone(tmp_path):
     twin = tmp_path / "twin.py"
     twin.write_text(

@@ -19,6 +19,7 @@ import os
 from importlib import import_module
 from pathlib import Path
 
+from sameloss.checks import check_positive
 from sameloss.errors import BookError
 from sameloss.store.location import HOME
 
@@ -27,16 +28,21 @@ MODULES = {"execute": "execute", "html": "site", "twins": "twins"} | dict.fromke
 )
 """Module of each command, imported only when it runs."""
 
+LIMITS = ("max_hours", "minutes")
+"""Options that are numbers."""
+
 
 def main() -> None:
     """Run one command in the repository root; errors end it with one sentence."""
-    options = vars(arguments().parse_args())
+    given = arguments().parse_args()
+    options = vars(given).copy()
     name = options.pop("command")
     if not Path("_toc.yml").is_file():
         raise SystemExit("This is not the folder of the book, which has a _toc.yml; run the command there.")
     os.environ[HOME] = str(Path.cwd())  # for kernels and workers too, wherever the library is installed
     command = getattr(import_module(f"sameloss.book.{MODULES[name]}"), name)
     try:
+        check_positive(given, *(limit for limit in LIMITS if options.get(limit) is not None))
         command(**options)
     except BookError as fault:
         raise SystemExit(str(fault)) from None

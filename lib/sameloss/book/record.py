@@ -34,7 +34,7 @@ from sameloss.store.provenance import origin_of, uncommitted_runs
 from sameloss.store.recording import prune_record, record_runs, take_recorded
 from sameloss.store.store import Run, Store, write_atomically
 from sameloss.studies.page import Page
-from sameloss.studies.parameters import MAX_HOURS, choose
+from sameloss.studies.parameters import MAX_HOURS, MOST, choose
 from sameloss.studies.recorded import write_record
 from sameloss.studies.same_loss.pages import PRESETS as PART_I_PRESETS
 from sameloss.studies.same_loss.pages import RecordPage
@@ -199,9 +199,11 @@ def record(
     if not dry_run:
         require_committed()
     if preset in SWEEPS:
-        return _record_sweep(preset, compute=not (finished or dry_run))
+        return _record_sweep(preset, compute=not (finished or dry_run), dry_run=dry_run)
     pages = [_open(name, preset, max_hours) for name in ([page] if page else recorded_pages(preset))]
-    take_recorded(POOL, pages[0].store)
+    store = _with_pool(pages[0].store, dry_run)
+    for opened in pages:
+        opened.store = store
     if not dry_run:
         require_committed_runs(pages[0].store, [run for opened in pages for run in opened.runs()])
     for opened in pages:
@@ -218,10 +220,26 @@ def record(
         _write(opened)
 
 
-def _record_sweep(name: str, *, compute: bool) -> None:
-    """Compute a sweep of Part I draw by draw, keep it, and say of its results nothing but KLs."""
-    store = open_page("costs").store
+class _SeenPool(Store):
+    """A store as it would be with the pool's runs."""
+
+    def folder(self, run: Run) -> Path:
+        """Folder of the run's result, in the pool where the store has none."""
+        folder = super().folder(run)
+        return folder if folder.exists() else POOL / run.kind / run.key
+
+
+def _with_pool(store: Store, dry_run: bool) -> Store:
+    """The store with the pool's runs, copied unless this is a dry run."""
+    if dry_run:
+        return _SeenPool(store.root, recorded=True)
     take_recorded(POOL, store)
+    return store
+
+
+def _record_sweep(name: str, *, compute: bool, dry_run: bool) -> None:
+    """Compute a sweep of Part I draw by draw, keep it, and say of its results nothing but KLs."""
+    store = _with_pool(open_page("costs").store, dry_run)
     for draw, runs in sweep_runs(name).items():
         if compute:
             require_committed_runs(store, runs)
@@ -229,6 +247,8 @@ def _record_sweep(name: str, *, compute: bool) -> None:
             record_runs(store, runs, POOL, lazy=False)
         left = len(store.missing(runs))
         print(f"{name}, draw {draw}: {f'{left} runs are left' if left else 'finished'}.", flush=True)
+    if dry_run:
+        return
     shares = kls(store, sweep(name))
     if len(shares):
         print(f"KL in % of the bag of words':\n{shares.unstack().round(2).to_string()}")
@@ -243,7 +263,8 @@ def _stop_after(minutes: float) -> None:
         os._exit(os.EX_TEMPFAIL)
 
     signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, 60 * minutes)
+    # A timer that is rounded to zero never rings, and one of centuries is refused.
+    signal.setitimer(signal.ITIMER_REAL, min(max(60 * minutes, 1e-3), MOST))
 
 
 def recorded_pages(preset: str) -> tuple[str, ...]:

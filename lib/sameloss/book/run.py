@@ -48,9 +48,11 @@ def run(chapter: Path, parameters: dict[str, Any]) -> None:
     if "IPython" in missing:
         IPython.get_ipython = lambda: None
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    for source in cells(chapter.read_text(), parameters):
+    for source, tagged in cells(chapter.read_text("utf-8")):
         try:
             execute(source, namespace)
+            if tagged:
+                namespace.update(parameters)
         except BookError:
             raise
         except Exception as error:
@@ -59,19 +61,16 @@ def run(chapter: Path, parameters: dict[str, Any]) -> None:
             print(f"[left out without {', '.join(missing)}: {type(error).__name__}]")
 
 
-def cells(twin: str, parameters: dict[str, Any]) -> Iterator[str]:
-    r"""Yield the sources of code cells, and after the tagged one a cell that sets parameters.
+def cells(twin: str) -> Iterator[tuple[str, bool]]:
+    r"""Yield the sources of code cells, and whether each is the one that is tagged `parameters`.
 
-    >>> list(cells('# %% tags=["parameters"]\na = 1\n\n# %% [markdown]\n# Text\n\n# %%\na', {"a": 2}))
-    ['a = 1', 'a = 2', 'a']
+    >>> list(cells('# %% tags=["parameters"]\na = 1\n\n# %% [markdown]\n# Text\n\n# %%\na'))
+    [('a = 1', True), ('a', False)]
     """
     for cell in re.split(r"^# %%", twin, flags=re.MULTILINE)[1:]:
         head, _, source = cell.partition("\n")
-        if "[markdown]" in head:
-            continue
-        yield source.strip()
-        if '"parameters"' in head:
-            yield "\n".join(f"{name} = {value!r}" for name, value in parameters.items())
+        if "[markdown]" not in head:
+            yield source.strip(), '"parameters"' in head
 
 
 def execute(source: str, namespace: dict[str, Any]) -> None:
@@ -101,6 +100,8 @@ def main() -> None:
     parser.add_argument("chapter", type=Path)
     parser.add_argument("-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"))
     given = parser.parse_args()
+    if given.chapter.suffix != ".py" or not given.chapter.is_file():
+        raise SystemExit(f"{given.chapter} is no chapter; give one such as chapters/04_flatness.py.")
     try:
         run(given.chapter, {name: value_of(text) for name, text in given.p})
     except BookError as fault:
@@ -115,7 +116,7 @@ def value_of(text: str) -> Any:
     """
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, MemoryError, RecursionError):  # the last two for deep nesting
         return text
 
 

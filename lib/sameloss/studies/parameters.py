@@ -144,7 +144,7 @@ def checked(table: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[st
     """
     for name in given:
         if name not in table:
-            raise ParameterError(f"Unknown parameter {name!r}; valid here are {', '.join(table)}.")
+            raise ParameterError(f"Unknown parameter {abbreviated(name)}; valid here are {', '.join(table)}.")
     defaults = {name: parameter.default for name, parameter in table.items()}
     return {name: table[name].checked(name, value) for name, value in {**defaults, **given}.items()}
 
