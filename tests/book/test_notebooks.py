@@ -200,7 +200,7 @@ def test_a_grammar_of_ones_own(tmp_path, smoke_store):
             {"grammar": "{folder}/mine.txt"},
             r"LanguageError: In .*mine\.txt: The grammar is recursive, .* give length_limit",
         ),
-        ({"grammar": "{folder}/none.txt"}, "ParameterError: The grammar file .*none.txt cannot be read"),
+        ({"grammar": "{folder}/none.txt"}, "ParameterError: The grammar file .*none.txt does not exist"),
         (
             {"opt": "{folder}/no-model"},
             "LanguageError: Cannot load the model .*give a local folder in the parameter `opt`",

@@ -1,5 +1,7 @@
 """Growing in depth: maps of layers against the thesis' examples (Section 5.2.1), functions, gradients."""
 
+from inspect import unwrap
+
 import pytest
 import torch
 
@@ -116,6 +118,12 @@ def test_a_map_of_another_number_of_layers_is_refused():
         grow(trained(), repeated(3, 1, 0, 1), "duplicate")
 
 
+def test_an_unknown_filling_is_refused():
+    """Where types are not checked at run time, too."""
+    with pytest.raises(ParameterError, match=r"^Unknown filling 'foo'; choose one of duplicate, random, sil"):
+        unwrap(grow)(trained(), MAPS[0], "foo")
+
+
 # --- Maps of layers ---
 
 
@@ -160,6 +168,16 @@ def test_every_map_keeps_each_layer_once_and_adds_the_right_number(layers, added
         (lambda: repeated(6, 3, 0, 2), r"^A block size divides the 3 added layers; got 2\.$"),
         (lambda: repeated(6, 7, 0, 1), r"^From 6 layers 1 to 6 can be added; got 7\.$"),
         (lambda: repeated(6, 0, 0, 1), "got 0"),
+        *(
+            (lambda sources=sources, new=new: LayerMap(sources, new), "^A map keeps the layers 0, 1, ... of")
+            for sources, new in [
+                ((0, 2, 2, 1), (False, False, False, True)),
+                ((1, 0), (False, False)),
+                ((0, 1, 5), (False, False, True)),
+                ((0, 1, -1), (False, False, True)),
+                ((0, 1), (False, False, True)),
+            ]
+        ),
     ],
 )
 def test_invalid_maps_are_refused(make, sentence):

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -148,10 +148,25 @@ def _built(model: Encoder, shape: EncoderShape, state: dict[str, Tensor]) -> Enc
 
 @dataclass(frozen=True)
 class LayerMap:
-    """The layers of a grown model in order: every shallow layer once, and added layers."""
+    """The layers of a grown model: every shallow layer once, in order, and added layers.
+
+    Raises:
+        ParameterError: where a layer is lost, or an added one repeats none that there is.
+
+    """
 
     sources: tuple[int, ...]  # the shallow layer at each position, or the one that an added layer repeats
     new: tuple[bool, ...]  # whether the layer is added
+
+    def __post_init__(self) -> None:
+        """Check the sources."""
+        kept = [source for source, new in zip(self.sources, self.new, strict=False) if not new]
+        shallow = range(len(kept))
+        if len(self.sources) != len(self.new) or kept != [*shallow] or not {*self.sources} <= {*shallow}:
+            raise ParameterError(
+                "A map keeps the layers 0, 1, ... of the shallow model once and in order, and adds copies of "
+                f"these; got {self.sources}, of which added: {self.new}."
+            )
 
     @property
     def layers(self) -> int:
@@ -246,10 +261,12 @@ def grow(
         generator: of random values, on the CPU.
 
     Raises:
-        ParameterError: for a map of another number of layers, or a function-preserving filling for a post-LN
-            encoder.
+        ParameterError: for a map of another number of layers, an unknown filling, or a function-preserving
+            one for a post-LN encoder.
 
     """
+    if filling not in get_args(Filling):
+        raise ParameterError(f"Unknown filling {filling!r}; choose one of {', '.join(get_args(Filling))}.")
     if filling in PRESERVING and model.norm == "post":
         raise ParameterError(
             f"Filling {filling} preserves the function of a pre-LN encoder only: a post-LN block without "

@@ -105,7 +105,7 @@ def test_probabilities_rounded_in_writing_are_accepted_and_sum_to_one():
             r"^Line 3 has an empty word; empty productions are not allowed\.",
         ),
         ("%start T\nS x 1", "^The start symbol T has no rules"),
-        ("%begin S\nS x 1", "^Line 1, of %begin, does not end in a probability"),
+        ("%begin S\nS x 1", "^Line 1 of the grammar does not end in a probability"),
         (
             ". . 1",
             r"^'\.' \(line 1\) is a symbol and a word, which plain lines cannot tell apart; rename one",
@@ -127,8 +127,13 @@ def test_probabilities_rounded_in_writing_are_accepted_and_sum_to_one():
             r"of rule S -> A A \(line 1\) is 1\.5; it lies in \[0, 1\]",
         ),
         ("S A A nan\nA x 1", r"probability of rule S -> A A \(line 1\) is nan"),
-        ("S A A one\nA x 1", "Line 1, of S, does not end in a probability"),
-        ("S\nA x 1", "Line 1, of S, does not end in a probability"),
+        ("S A A one\nA x 1", "^Line 1 of the grammar does not end in a probability"),
+        ("S\nA x 1", "^Line 1 of the grammar does not end in a probability"),
+        ("S A A 1\nA -> 0.5\nA <- half", "^Line 3 of the grammar does not end in a probability"),
+        ("S -> A A 1\nA -> 'x' 1", r"^Line 1 of the grammar has an arrow; write its probability as \[p\]"),
+        ("PRP$ -> 'x' [1]", "^Line 1 .* with names of letters, .* plain lines `A B C p` take other names"),
+        ("%start S\n% start A\nS A A 1\nA x 1", "^Line 2 of the grammar names a second start"),
+        ("%start S\nS -> A A [1]\n% start A\nA -> 'x' [1]", "^Line 3 of the grammar names a second start"),
         ("S A 1\nA B 1\nB A 1", "Unary rules form a cycle: (A -> B -> A|B -> A -> B)"),
         ("S -> S [1]", "Unary rules form a cycle: S -> S"),
         (
@@ -147,6 +152,24 @@ def test_probabilities_rounded_in_writing_are_accepted_and_sum_to_one():
 def test_bad_grammars_say_what_is_wrong(text, message):
     with pytest.raises(LanguageError, match=message):
         read_grammar(text)
+
+
+@pytest.mark.parametrize("text", ["root:$6$secret:19", "root -> $6$secret:19", "'$6$secret' 'x'\nS -> A"])
+def test_nothing_is_told_of_a_text_that_is_no_grammar(text):
+    with pytest.raises(LanguageError) as met:
+        read_grammar(text)
+    assert "root" not in str(met.value)
+    assert "$6" not in str(met.value)
+
+
+def test_an_arrow_may_be_a_word_or_symbol_of_plain_lines():
+    assert read_grammar("S A -> 1\nA a 1\n-> x 1").symbols == ("S", "A", "->")
+    assert read_grammar("S A A 1\nA -> 0.5\nA a->b 5e-1").vocabulary == ("->", "a->b")
+
+
+@pytest.mark.parametrize("text", ["S A A 1\nA x 1", "S -> A A [1]\nA -> 'x' [1]"])
+def test_a_byte_order_mark_is_no_part_of_the_start(text):
+    assert read_grammar("\ufeff" + text).symbols == ("S", "A")
 
 
 def test_a_text_is_a_language_spec():
@@ -184,7 +207,7 @@ def test_comments_may_stand_behind_a_rule(text):
 
 
 def test_lines_are_counted_with_comments():
-    with pytest.raises(LanguageError, match=r"^Line 3, of A, does not end in a probability\.$"):
+    with pytest.raises(LanguageError, match=r"^Line 3 of the grammar does not end in a probability\.$"):
         read_grammar("# a grammar\nS A A 1\nA x one")
 
 

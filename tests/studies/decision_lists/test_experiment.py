@@ -77,6 +77,7 @@ def test_a_readers_read_out_is_followed_and_drawn():
         ({"length": 95, "list_length": 6}, "With n = 95 of L = 200 tokens the order is right after a step"),
         ({"vocabulary": 26, "length": 3, "list_length": 0}, "list_length must be positive"),
         ({"readout": -3}, "readout must be positive; got -3"),
+        ({"readout": 1e-300}, r"^readout is at least 0\.01; got 1e-300"),
         ({"readout": "theorem"}, "readout must be a number; got 'theorem'"),
         ({"length": 120}, "of any size, so there is nothing to follow; choose shorter sequences"),
         ({"seeds": 1}, "seeds is at least 2"),

@@ -38,7 +38,7 @@ def opened(page="02_existence", **given):
         ({"trace_sentences": 1}, r"^trace_sentences is at least 2; got 1\.$"),
         ({"length_limit": 512, "grammar": "x"}, r"^length_limit is at most 128; got 512\.$"),
         ({"length_limit": 9}, "length_limit has an effect only together with grammar; give both or none"),
-        ({"grammar": "nowhere.txt"}, r"The grammar file nowhere.txt cannot be read"),
+        ({"grammar": "nowhere.txt"}, r"^The grammar file nowhere.txt does not exist\.$"),
         ({"grammar": "/dev/zero"}, "^/dev/zero is not a grammar file; give a text file of 1 to 10,000,000"),
         ({"grammar": "empty.txt"}, "^empty.txt is not a grammar file"),
         ({"grammar": "/"}, "^/ is not a grammar file"),
@@ -54,6 +54,14 @@ def test_bad_parameters_say_what_is_valid(given, message):
     with pytest.raises(ParameterError, match=message) as refused:
         opened(**given)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", [f"S A {10_000 * '('} 1\nA x 1", "\n".join(["S x 0.5"] * 10_000)])
+def test_a_sentence_on_a_grammar_is_short(text, tmp_path):
+    (tmp_path / "my.txt").write_text(text)
+    with pytest.raises(LanguageError, match=r"^In .*; they must|^In .*has no rules of its own") as refused:
+        opened(grammar=str(tmp_path / "my.txt"))
+    assert len(str(refused.value)) < 700
 
 
 @pytest.mark.parametrize(

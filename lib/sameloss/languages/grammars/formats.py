@@ -111,6 +111,9 @@ def rescaled_in_words(text: str) -> str:
 
 QUOTED = r"'[^']*'|\"[^\"]*\""
 EXPONENT = r"\[(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+\]"
+NUMBER = r"\s[-+]?\.?\d[-+.\deE]*\s*$"
+"""A probability at the end of a plain line."""
+
 COMMENT = (
     r"(\]|\s[-+.\deE]+|^\s*%\s*start\s+\S+)\s+#.*$"  # after a probability or the start; words may have a #
 )
@@ -118,8 +121,12 @@ COMMENT = (
 
 def _parse(text: str) -> tuple[str, list[Rule]]:
     """Parse the start symbol and the rules of either notation; comments keep their lines."""
+    text = text.removeprefix("\ufeff")  # a byte-order mark
     lines = [re.sub(r"^\s*#.*", "", re.sub(COMMENT, r"\1", line)) for line in text.splitlines()]
-    parse = _parse_nltk if any("->" in line for line in lines) else _parse_lines
+    arrows = any(
+        "->" in line and not re.search(NUMBER, line) for line in lines
+    )  # may be a word of plain lines
+    parse = _parse_nltk if arrows else _parse_lines
     start, rules = parse(lines)
     if not rules:
         raise LanguageError("The grammar has no rules.")
@@ -141,12 +148,14 @@ def _parse_nltk(lines: Sequence[str]) -> tuple[str | None, list[Rule]]:
         try:
             first, productions = read_grammar(line + rule, standard_nonterm_parser, probabilistic=True)
         except ValueError as error:
-            reason = str(error).partition("\n")[2] or str(error)
-            raise LanguageError(
-                f"Line {number} of the grammar cannot be read: {' '.join(reason.split())}"
+            reason = re.findall(r"[\w ]*", str(error).partition("\n")[2] or str(error))[0]
+            raise LanguageError(  # without the line, which may be of any file
+                f"Line {number} of the grammar cannot be read: {reason}. Rules are `A -> B C [p]` "
+                "or `A -> 'word' [p]` with names of letters, digits and any of / ^ < > - inside; plain lines "
+                "`A B C p` take other names, too."
             ) from error
         if directive:
-            start = str(first)
+            start = _only_start(start, str(first), number)
             continue
         if any("[" not in side for side in re.sub(QUOTED, "", line).split("|")):  # 0 to NLTK
             raise LanguageError(
@@ -156,6 +165,12 @@ def _parse_nltk(lines: Sequence[str]) -> tuple[str | None, list[Rule]]:
             lexical = any(map(is_terminal, p.rhs()))
             rules.append(Rule(str(p.lhs()), tuple(map(str, p.rhs())), lexical, p.prob(), number))
     return start, rules
+
+
+def _only_start(before: str | None, start: str, line: int) -> str:
+    if before not in (None, start):
+        raise LanguageError(f"Line {line} of the grammar names a second start; leave one of them out.")
+    return start
 
 
 def _without_exponent(match: re.Match[str]) -> str:
@@ -185,9 +200,11 @@ def _parse_lines(lines: Sequence[str]) -> tuple[str | None, list[Rule]]:
             probability = float(children.pop())
         except (IndexError, ValueError):
             if directive := re.fullmatch(r"\s*%\s*start\s+(\S+)\s*", lines[number - 1]):
-                start = directive[1]
+                start = _only_start(start, directive[1], number)
                 continue
-            raise LanguageError(f"Line {number}, of {parent}, does not end in a probability.") from None
+            raise LanguageError(f"Line {number} of the grammar does not end in a probability.") from None
+        if children[:1] == ["->"] and len(children) > 1 and "->" not in parents:
+            raise LanguageError(f"Line {number} of the grammar has an arrow; write its probability as [p].")
         if children == [parent]:
             raise LanguageError(f"{parent!r} (line {number}) {AMBIGUOUS}; rename one of them.")
         lexical = len(children) == 1 and children[0] not in parents

@@ -66,7 +66,11 @@ class ListConfig(Config):
     length: int = param("of sequences, n; None: the preset's", 25, most=3200)
     list_length: int = param("tokens of every list, m; None: the preset's", 4, least=2, most=8)
     readout: float = param(
-        "c of SGD on W alone, and of one more flow; None: the preset's", 30.0, kind=float, example="8"
+        "c of SGD on W alone, and of one more flow; None: the preset's",
+        30.0,
+        kind=float,
+        least=0.01,
+        example="8",
     )
     steps: int = param("of SGD on both matrices; None: the preset's", 1500)
     batch: int | None = param("sequences a step of SGD; None: the preset's", most=100_000)

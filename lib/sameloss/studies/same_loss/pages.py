@@ -278,19 +278,27 @@ def _grammar(path: str, length_limit: int | None) -> LanguageSpec:
     from sameloss.languages.grammars.formats import GrammarText
 
     file = Path(path)
-    if file.exists() and not (file.is_file() and 0 < file.stat().st_size <= LONGEST_GRAMMAR):
+    if not file.exists():
+        raise ParameterError(f"The grammar file {path} does not exist.")
+    if not (file.is_file() and 0 < file.stat().st_size <= LONGEST_GRAMMAR):
         raise ParameterError(  # files of 0 bytes in /proc never end
             f"{path} is not a grammar file; give a text file of 1 to {LONGEST_GRAMMAR:,} bytes."
         )
     try:
         text = file.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ParameterError(f"The grammar file {path} cannot be read as UTF-8 ({error}).") from None
+    except UnicodeDecodeError:
+        raise ParameterError(f"The grammar file {path} cannot be read as UTF-8.") from None
+    except OSError as error:
+        raise ParameterError(f"The grammar file {path} cannot be read ({error.strerror}).") from None
     spec = GrammarText(text, length_limit)
     try:
         spec.build()
     except LanguageError as error:
-        raise LanguageError(f"In {path}: {error}") from None
+        said = str(error)
+        short = (
+            said if len(said) <= 500 else f"{said[:250]} ... {said[-200:]}"
+        )  # it may name a symbol of any length
+        raise LanguageError(f"In {path}: {short}") from None
     return spec
 
 
