@@ -1,10 +1,16 @@
 .DEFAULT_GOAL := help
-PRESET ?= laptop
-PYTHON ?= $(shell for p in python3.13 python3.12 python3.11; do $$p -c "" 2>/dev/null && echo $$p && exit; done; echo python3)
+# What is given is text, not to be expanded by make or read as code by a shell, which gets it in its environment.
+GIVEN := PRESET PAGE MAX_HOURS MINUTES FLAGS PYTHON GPU_PYTHON OTHER_TORCH
+$(foreach name,$(GIVEN),$(if $(filter command environment,$(origin $(name))),$(eval override $(name) := $$(value $(name)))))
+export PRESET PAGE MAX_HOURS MINUTES FLAGS
+ifndef PYTHON
+PYTHON := $(shell for p in python3.13 python3.12 python3.11; do $$p -c "" 2>/dev/null && echo $$p && exit; done; echo python3)
+endif
+export PYTHON
 BIN := .venv/bin
 # Without bytecode, which some containers switch off, every process would compile all that it imports: ten seconds.
 RUN := exec env -u PYTHONDONTWRITEBYTECODE PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python
-LIMIT = $(if $(MAX_HOURS),--max-hours "$(MAX_HOURS)")
+LIMIT := $${MAX_HOURS:+--max-hours "$$MAX_HOURS"}
 
 .PHONY: help book html test lint unit chapters-test book-test other gpu-check campaign twins notebooks record take snakemake freeze clean unfit
 
@@ -18,9 +24,9 @@ IS_RIGHT := -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
 unfit = $(shell cd $(1) 2>/dev/null && test -e bin/pip && bin/python $(IS_RIGHT) \
 	&& { ! test -s installed || test "$$(cat installed)" = "$$(pwd -P)"; } || echo unfit)
 define new
-@"$(PYTHON)" $(IS_RIGHT) || { echo "Python 3.11 or newer is needed, which $(PYTHON) is not; install one or say" \
+@"$$PYTHON" $(IS_RIGHT) || { echo "Python 3.11 or newer is needed, which $$PYTHON is not; install one or say" \
 	"make $(MAKECMDGOALS) PYTHON=/path/to/python3" >&2; exit 1; }
-"$(PYTHON)" -m venv --clear $(@D)
+"$$PYTHON" -m venv --clear $(@D)
 endef
 QUIET := --disable-pip-version-check -q
 define install
@@ -38,19 +44,19 @@ endef
 	$(install)
 
 # With another torch, and with little else: what `results/gpu` was computed with, on a machine of fixed packages.
-OTHER_TORCH ?= 2.11.0
+export OTHER_TORCH ?= 2.11.0
 .venv-other/installed: constraints.txt $(call unfit,.venv-other)
 	$(if $(call unfit,$(@D)),$(new))
 	@grep -vE '^(torch|triton|nvidia|cuda)' constraints.txt > $(@D)/constraints.txt
 	$(@D)/bin/python -m pip install $(QUIET) 'pip>=25'
-	$(@D)/bin/python -m pip install $(QUIET) --no-compile -c $(@D)/constraints.txt torch==$(OTHER_TORCH) transformers \
+	$(@D)/bin/python -m pip install $(QUIET) --no-compile -c $(@D)/constraints.txt "torch==$$OTHER_TORCH" transformers \
 		numpy pandas scipy scikit-learn safetensors filelock tqdm jaxtyping networkx \
 		beartype hmmlearn hypothesis nltk psutil pytest pytest-xdist
 	$(@D)/bin/python -m pip install $(QUIET) --no-deps -e .
 	@cd $(@D) && pwd -P > installed
 
 book: .venv/installed  ## Execute what has changed at PRESET (smoke, laptop, gpu, paper) and build the HTML; MAX_HOURS=20 lets it take so long
-	$(RUN) -m sameloss.book.build execute --preset $(PRESET) $(LIMIT)
+	$(RUN) -m sameloss.book.build execute --preset "$${PRESET:-laptop}" $(LIMIT)
 	$(RUN) -m sameloss.book.build html
 
 html: .venv/installed  ## Build the HTML of the committed notebooks, executing nothing
@@ -82,14 +88,14 @@ other: .venv-other/installed  ## Unit tests of the layers on another Python and 
 		-m "not book" $(OTHER) --ignore tests/languages/test_pretrained.py
 
 # Nothing is installed here: machines with GPUs often have fixed packages.
-GPU_PYTHON ?= python3
+export GPU_PYTHON ?= python3
 gpu-check:  ## On a machine with a GPU and PyTorch, without installing: every kind of run beside the CPU, and what 235M takes, to results/gpu
-	@$(GPU_PYTHON) -c "import torch, transformers, pandas" 2>/dev/null || { echo "gpu-check needs PyTorch, transformers and pandas," \
-		"which $(GPU_PYTHON) lacks; say make gpu-check GPU_PYTHON=/path/to/python3" >&2; exit 1; }
-	@for part in pieces sizes kinds; do PYTHONPATH=lib $(GPU_PYTHON) benchmarks/gpu_check.py $$part $(FLAGS) || exit 1; done
+	@"$$GPU_PYTHON" -c "import torch, transformers, pandas" 2>/dev/null || { echo "gpu-check needs PyTorch, transformers and pandas," \
+		"which $$GPU_PYTHON lacks; say make gpu-check GPU_PYTHON=/path/to/python3" >&2; exit 1; }
+	@for part in pieces sizes kinds; do PYTHONPATH=lib "$$GPU_PYTHON" benchmarks/gpu_check.py $$part $$FLAGS || exit 1; done
 
 campaign: .venv/installed .venv-grid/installed  ## Kills, damage, full disks, signals at random: long; FLAGS="--only training" for a part
-	cd tests && exec env -u PYTHONDONTWRITEBYTECODE PATH="$$PWD/../$(BIN):$$PATH" ../$(BIN)/python -m campaign $(FLAGS)
+	cd tests && exec env -u PYTHONDONTWRITEBYTECODE PATH="$$PWD/../$(BIN):$$PATH" ../$(BIN)/python -m campaign $$FLAGS
 
 twins: .venv/installed  ## Write edited py:percent twins into their notebooks
 	$(RUN) -m sameloss.book.build twins --sync
@@ -100,9 +106,9 @@ notebooks: twins  ## Execute what is committed at the default preset and make it
 	$(RUN) -m sameloss.book.build adopt
 	$(RUN) -m sameloss.book.build keep
 
-record: PRESET := laptop-long
 record: .venv/installed  ## Compute a long preset (PRESET=laptop-long, perhaps PAGE=ii5_growing) and write its tables to results/; FLAGS=--dry-run says what is left, MINUTES=9 stops after so long, to be run again
-	$(RUN) -m sameloss.book.build record --preset $(PRESET) $(if $(PAGE),--page $(PAGE)) $(LIMIT) $(if $(MINUTES),--minutes "$(MINUTES)") $(FLAGS)
+	$(RUN) -m sameloss.book.build record --preset "$${PRESET:-laptop-long}" $${PAGE:+--page "$$PAGE"} $(LIMIT) \
+		$${MINUTES:+--minutes "$$MINUTES"} $$FLAGS
 
 take: .venv/installed  ## Take as computed what results/runs holds: chapters and records then compute what is new
 	$(RUN) -m sameloss.book.build take

@@ -33,13 +33,13 @@ def clone(tmp_path):
 def make(clone, tmp_path):
     """Make a target with a Python that notes what it is asked for; return how it ended, and the notes."""
 
-    def made(target, *words, version="3, 11", folder=clone):
+    def made(target, *words, version="3, 11", folder=clone, environment=()):
         python, notes = tmp_path / "a python", tmp_path / "notes"
         python.write_text(PYTHON.replace("VERSION", version))
         python.chmod(0o755)
         notes.write_text("")
         command = ["make", target, f"PYTHON={python}", *words]
-        environment = {"PATH": "/usr/bin:/bin", "NOTES": str(notes)}
+        environment = {"PATH": "/usr/bin:/bin", "NOTES": str(notes), **dict(environment)}
         done = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, check=False
         )
@@ -88,7 +88,7 @@ def test_the_newest_python_that_runs_is_taken(clone, tmp_path):
     environment = {"PATH": f"{names}:/usr/bin:/bin", "NOTES": str(notes)}
     done = subprocess.run(["make", "html"], cwd=clone, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "python3.12" in done.stdout
+    assert "(3, 12, 0)" in (clone / ".venv" / "bin" / "python").read_text()
 
 
 @pytest.mark.parametrize("what", ["older", "gone", "moved", "no pip"])
@@ -126,3 +126,41 @@ def test_a_limit_of_hours_is_handed_on(make):
     for target, command in (("book", "execute --preset laptop"), ("record", "record --preset laptop-long")):
         _, notes = make(target, "MAX_HOURS=20")
         assert notes[0] == f"-m sameloss.book.build {command} --max-hours 20"
+
+
+CODE = (
+    "`touch made`",
+    "$(touch made)",
+    "$$(touch made)",
+    "$(shell touch made)",
+    "x; touch made",
+    '"; touch made; "',
+)
+
+
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [
+        *(("record", name) for name in ("PRESET", "PAGE", "MAX_HOURS", "MINUTES", "FLAGS")),
+        *(("book", name) for name in ("PRESET", "MAX_HOURS")),
+        ("chapters-test", "MAX_HOURS"),
+        *(("gpu-check", name) for name in ("GPU_PYTHON", "FLAGS")),
+    ],
+)
+@pytest.mark.parametrize("in_environment", [False, True])
+def test_what_is_given_is_never_code(make, clone, target, name, in_environment):
+    make("html")
+    for text in CODE:
+        words = {"GPU_PYTHON": ".venv/bin/python", name: text}
+        if in_environment:
+            _, notes = make(target, environment=words)
+        else:
+            _, notes = make(target, *(f"{key}={value}" for key, value in words.items()))
+        assert not (clone / "made").exists()
+        assert name == "GPU_PYTHON" or any(f" {text} " in f"{note} " for note in notes)
+
+
+def test_several_flags_are_several_words(make):
+    make("html")
+    _, notes = make("record", "FLAGS=--dry-run --finished", "PAGE=ii5_growing", "MINUTES=9")
+    assert notes[0].endswith("--preset laptop-long --page ii5_growing --minutes 9 --dry-run --finished")
