@@ -71,9 +71,9 @@ from myst_nb import glue
 size = answers[(answers.question == "size") & (answers.language == "grammar")].set_index("row")
 own, tuned, equal = (size.loc[row] for row in ("features as they are", "fine-tuned", "main"))
 like_for_like = f"""
-Read as the paper reads them, by their own features, the largest models lead the smallest by {own['mean']:.1f} points at equal KL
+Read as the paper reads them, by their own features, the largest models lead the smallest by {own["mean"]:.1f} points at equal KL
 ({own.low:.1f} to {own.high:.1f}; the paper, in proportion to our sizes: {equal.published:.1f}). Fine-tuned, they lead by
-{tuned['mean']:.1f} ({tuned.low:.1f} to {tuned.high:.1f}); read by equally many features, by {equal['mean']:.1f}
+{tuned["mean"]:.1f} ({tuned.low:.1f} to {tuned.high:.1f}); read by equally many features, by {equal["mean"]:.1f}
 (p = {equal.p:.2f}), so that most of the difference is one of linear readability. The smallest models had then learnt
 {100 - equal.unlearnt:.0f} % of what a bag of words leaves.
 """.replace("\n", " ").strip()
