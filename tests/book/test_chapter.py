@@ -132,6 +132,7 @@ def test_only_what_the_reader_set_is_a_parameter(given, end, tmp_path):
         app.initialize(["--ipython-dir={tmp_path}"])
         assert app.shell.user_ns["SEED"] == 7
         cells = (
+            "here = !pwd\\nSeeds = 1",
             "preset: str = 'smoke'\\nartifacts: str = None",
             {given!r},
             "from sameloss.book.chapter import begin",

@@ -1,6 +1,9 @@
 """Notebooks and their twins."""
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
@@ -158,3 +161,10 @@ def test_stale_cells_are_those_that_are_not_what_their_study_says(tmp_path):
     right = path.read_text()
     path.write_text(SOURCE)
     assert stale_cells(tmp_path) == {path: right}
+
+
+def test_twins_are_read_where_the_locale_is_ascii():
+    environment = os.environ | {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}
+    command = [sys.executable, "-c", "from sameloss.book.twins import *; print(twin_differences())"]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -56,6 +56,8 @@ UNUSABLE = "size must be a name of printable characters, at most 255 bytes betwe
         ("rate", [1] * 999, f"rate must be a number; got {str([1] * 20)[:-1]}, ...."),
         ("steps", [1], "steps must be a whole number; got [1]."),
         ("rate", "1h", "rate must be a number; got '1h'."),
+        ("rate", "1e400", "rate is at most 2,147,483,648; got inf."),
+        ("rate", "100", "rate must be a number; got '100'."),
         ("rate", 0, "rate must be positive; got 0."),
         ("strength", -1, "strength must be positive; got -1."),
         ("size", 235, "size must be a name; got 235."),
@@ -97,6 +99,13 @@ def test_integral_floats_become_integers(steps):
     assert type(TABLE["rate"].checked("rate", steps)) is float
 
 
+@pytest.mark.parametrize("text", ["1e2", "1E+2", "1.e2", "1000e-1"])
+def test_numbers_are_those_of_yaml_files_too(text):
+    """PyYAML reads an exponent without a dot or a sign as text."""
+    for name in ("steps", "rate"):
+        assert TABLE[name].checked(name, text) == 100
+
+
 def test_home_folders_are_expanded(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert checked(TABLE, {"size": "~/mine"})["size"] == str(tmp_path / "mine")
@@ -115,6 +124,18 @@ def test_values_above_the_first_call_are_parameters():
     others = {"math": math, "begin": checked, "STUDY": Parameter("a"), "_": 1, "PAPERMILL_INPUT_PATH": "x"}
     found = {"size": "10K", "steps": None, "seeds": 8}
     assert parameters_in({**hidden, **others, **found}, hidden) == found
+
+
+def test_names_of_cells_above_the_parameters_are_no_parameters():
+    above = [
+        "",
+        "REPO = 'x'\nsize = 'a'\nfor i in (1, 2): pass",
+        "not Python",
+        "with open('x') as file: ends = 1",
+    ]
+    hidden = {"In": [*above, "preset: str = 'auto'\nsize: str = 'all'", "szie = '10K'"]}
+    found = {"preset": "auto", "size": "all", "szie": "10K"}
+    assert parameters_in({**hidden, "REPO": "x", "i": 2, "file": 3, "ends": 1, **found}, hidden) == found
 
 
 def test_papermill_reads_a_cell_back():

@@ -40,7 +40,7 @@ POOL = RESULTS / "runs"
 
 def toc_files() -> list[Path]:
     """Files of the book in the order of `_toc.yml`, the front page first."""
-    toc = yaml.safe_load(Path("_toc.yml").read_text())
+    toc = yaml.safe_load(Path("_toc.yml").read_text("utf-8"))
     names = [toc["root"]] + [chapter["file"] for part in toc["parts"] for chapter in part["chapters"]]
     return [next(p for s in (".ipynb", ".md") if (p := Path(name + s)).exists()) for name in names]
 

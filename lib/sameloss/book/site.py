@@ -43,9 +43,9 @@ def html(committed: bool) -> None:
     """
     stage(committed)
     source = _staged_hash()
-    if not (RENDERED.exists() and RENDERED.read_text() == source):
+    if not (RENDERED.exists() and RENDERED.read_text("utf-8") == source):
         render()
-        RENDERED.write_text(source)
+        RENDERED.write_text(source, "utf-8")
     print(f"The book: {(HTML / 'index.html').resolve()}")
 
 
@@ -64,7 +64,7 @@ def stage(committed: bool) -> None:
 
 def _contents(committed: bool) -> Iterator[tuple[Path, bytes]]:
     """Files that Sphinx reads: pages, and notebooks that install the library if the book has an address."""
-    url = yaml.safe_load(Path("_config.yml").read_text()).get("repository", {}).get("url")
+    url = yaml.safe_load(Path("_config.yml").read_text("utf-8")).get("repository", {}).get("url")
     for path in [*map(Path, PAGES), *toc_files()]:
         if path.suffix != ".ipynb":
             yield path, path.read_bytes()

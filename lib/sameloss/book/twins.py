@@ -27,7 +27,7 @@ def _unescaped(line: re.Match[str]) -> str:
 
 def twin_differences() -> list[str]:
     """One line for each notebook that differs from its twin."""
-    twins = {path: path.with_suffix(".py").read_text() for path in notebooks()}
+    twins = {path: path.with_suffix(".py").read_text("utf-8") for path in notebooks()}
     return [f"{path} and its twin differ." for path, twin in twins.items() if twin_of(path) != twin]
 
 
@@ -49,7 +49,7 @@ def stale_cells(folder: Path) -> dict[Path, str]:
     for study in all_studies().values():
         for name in study.specs:
             path = folder / f"{name}.py"
-            source = path.read_text() if path.exists() else ""
+            source = path.read_text("utf-8") if path.exists() else ""
             updated = with_parameters(source, cell(study.table(name)))
             if updated != source:
                 corrected[path] = updated
@@ -66,11 +66,11 @@ def twins(sync: bool) -> None:
     stale = stale_cells(Path("chapters"))
     if sync:
         for path, source in stale.items():
-            path.write_text(source)
+            path.write_text(source, "utf-8")
         stale = {}
         for twin in sorted(Path("chapters").glob("*.py")):
             run_jupytext(["--quiet", "--update", "--to", "ipynb", str(twin)])
-            twin.write_text(twin_of(twin.with_suffix(".ipynb")))
+            twin.write_text(twin_of(twin.with_suffix(".ipynb")), "utf-8")
     differences = [f"{path}: its parameters cell is not what its study says." for path in stale]
     differences += twin_differences()
     if differences:

@@ -1,10 +1,12 @@
 """Parameters of pages (types, choices, bounds, parameters cell), and `Config`, the base of configurations."""
 
 import os
+import re
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from os.path import expanduser
+from symtable import symtable
 from typing import Any, TypeVar, get_args
 
 from sameloss.device import ACCELERATOR, DEVICES
@@ -34,7 +36,7 @@ class Parameter:
     example: str = ""  # for the command at the end of a page
 
     def checked(self, name: str, value: Any) -> Any:
-        """Validate a value and convert it: papermill reads `1e4` as a float.
+        """Validate a value and convert it: papermill reads `1e4` as a float, and in a YAML file as text.
 
         Args:
             name: of the parameter, for the message.
@@ -52,6 +54,8 @@ class Parameter:
             return value
         if wanted is str and isinstance(value, str):
             return choose(name, value, self.choices) if self.choices else _path(name, value)
+        if wanted is not str and re.fullmatch(r"[-+]?\d+\.?\d*[eE][-+]?\d+", str(value)):
+            value = float(value)
         if wanted is not str and isinstance(value, int | float) and not isinstance(value, bool):
             self._check_bounds(name, value)
             if wanted is float or value == int(value):
@@ -163,20 +167,33 @@ def choose(what: str, value: str, choices: Iterable[str]) -> str:
 
 
 def parameters_in(namespace: Mapping[str, Any], hidden: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters in the namespace of a notebook whose cells so far assign nothing else.
+    """Parameters in the namespace of a notebook whose cells from the parameters cell on assign nothing else.
 
     Args:
         namespace: of the notebook; what is imported there (functions, modules, a study) is no parameter.
         hidden: what IPython and its start-up files put there.
 
     """
+    cells = [_assigned(source) for source in hidden.get("In", ())]
+    first = next((i for i, names in enumerate(cells) if "preset" in names), 0)  # the parameters cell
+    above = set().union(*cells[:first]).difference(*cells[first:])
     return {
         name: value
         for name, value in namespace.items()
         if not name.startswith(("_", "PAPERMILL_"))
+        and name not in above
         and hidden.get(name, hidden) is not value
         and not (callable(value) or isinstance(value, types.ModuleType) or is_dataclass(value))
     }
+
+
+def _assigned(source: str) -> set[str]:
+    """Names that a cell assigns."""
+    try:
+        symbols = symtable(source, "<cell>", "exec").get_symbols()
+    except SyntaxError:
+        return set()
+    return {symbol.get_name() for symbol in symbols if symbol.is_assigned()}
 
 
 def cell(table: Mapping[str, Parameter]) -> str:

@@ -88,7 +88,7 @@ class Corpus:
 
     def __init__(self, folder: Path) -> None:
         """Open what `write_corpus` wrote; the store has checked its files."""
-        manifest = json.loads((folder / MANIFEST).read_text())
+        manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
         self.sentences, self.words, self.seq = (manifest[name] for name in ("sentences", "words", "seq"))
         self._shard = manifest["shard"]
         self._tokens, self._lengths = (
