@@ -183,7 +183,7 @@ DAMAGE = {
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_an_altered_record_is_refused_in_one_sentence(results, opened, damage):
     """By all that pages read of it: its verdicts' evidence, its tables, and the words on where it is from."""
-    page, table = opened("ii2_stability"), pd.DataFrame({"seed": [0, 1], "kl": [0.25, 0.5]})
+    page, table = opened("ii3_images"), pd.DataFrame({"seed": [0, 1], "kl": [0.25, 0.5]})
     folder = write_record({"twins": table}, ABOUT, results / "laptop-long" / page.name)
     assert record_in_words("laptop-long", page.name)
     name, alter = DAMAGE[damage]

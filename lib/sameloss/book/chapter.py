@@ -2,7 +2,7 @@
 
 import gc
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from sameloss.store.provenance import origin_in_words
 from sameloss.studies.drawing import download, use_style
 from sameloss.studies.names import column_head, display_name
 from sameloss.studies.page import Page, Study
-from sameloss.studies.parameters import parameters_in
+from sameloss.studies.parameters import assigned, parameters_in
 from sameloss.studies.statement import Judgement
 from sameloss.studies.verdict import chance_in_words
 
@@ -42,13 +42,7 @@ def begin(namespace: dict[str, Any], study: Study[Any], name: str) -> Page[Any]:
         name: of the page.
 
     """
-    if shell := get_ipython():
-        shell.set_custom_exc((BookError,), _show_sentence)
-    use_style()
-    hidden = shell.user_ns_hidden if shell else {}
-    names = namespace.get("_parameters") or tuple(parameters_in(namespace, hidden))
-    page = study.open(name, {parameter: namespace[parameter] for parameter in names})
-    namespace["_parameters"] = names
+    page = study.open(name, given_parameters(namespace))
     if book_root() is None:
         print(
             f"No book was found from {Path.cwd()}: results go to {page.store.root}, and records cannot be "
@@ -58,6 +52,32 @@ def begin(namespace: dict[str, Any], study: Study[Any], name: str) -> Page[Any]:
     compute_all(page.store, page.runs(), page.config.workers)
     gc.freeze()  # exempts loaded objects from garbage collection, so that the kernel exits a second sooner
     return page
+
+
+def given_parameters(namespace: dict[str, Any], declared: Iterable[str] | None = None) -> dict[str, Any]:
+    """Prepare a notebook for a page, and return its parameters: see `begin`.
+
+    Args:
+        namespace: of the notebook.
+        declared: names in the parameters cell; others are then only those that papermill has put in.
+
+    """
+    hidden: dict[str, Any] = {}
+    if shell := get_ipython():
+        shell.set_custom_exc((BookError,), _show_sentence)
+        hidden = shell.user_ns_hidden
+    use_style()
+    if "_parameters" not in namespace:
+        names = tuple(parameters_in(namespace, hidden))
+        if declared and hidden.get("In"):
+            put_in = [assigned(cell) for cell in hidden["In"] if cell.startswith(INJECTED)]
+            names = tuple(set().union(declared, *put_in))
+        namespace["_parameters"] = names
+    return {name: namespace[name] for name in namespace["_parameters"] if name in namespace}
+
+
+INJECTED = "# Parameters\n"
+"""First line of the cell that papermill adds."""
 
 
 def close(page: Page[Any], data: pd.DataFrame | None = None) -> None:

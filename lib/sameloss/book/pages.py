@@ -5,11 +5,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import pandas as pd
 
 from sameloss import studies
+from sameloss.book.cells import studies_in_cells
 from sameloss.errors import ParameterError
 from sameloss.store.store import Run
 from sameloss.studies.page import LAST, Page, PageSpec, Study
@@ -17,10 +19,11 @@ from sameloss.studies.parameters import MAX_HOURS, Config, Parameter
 
 
 def all_studies() -> dict[str, Study[Any]]:
-    """All studies by module name: `STUDY` of `sameloss.studies.*.pages` and of this module."""
+    """All studies: `STUDY` of `sameloss.studies.*.pages` and of this module; chapters with experiments."""
     folders = [module.name for module in pkgutil.iter_modules(studies.__path__) if module.ispkg]
     names = [f"{studies.__name__}.{name}.pages" for name in folders]
-    return {name: import_module(name).STUDY for name in names} | {__name__: STUDY}
+    in_modules = {name: import_module(name).STUDY for name in names if find_spec(name)}
+    return in_modules | studies_in_cells() | {__name__: STUDY}
 
 
 def study_of(page: str) -> Study[Any]:

@@ -53,6 +53,11 @@ class Page(Generic[C]):
         """Number of seeds behind its numbers; None if not applicable."""
         return getattr(self.config, "seeds", None)
 
+    @property
+    def tolerance(self) -> float | None:
+        """Tolerance of all its verdicts; None: each claim's own."""
+        return getattr(self.config, "tolerance", None)
+
     def tables(self) -> dict[str, pd.DataFrame]:
         """The tables that claims are judged by, and that a record keeps."""
         return {}
@@ -83,7 +88,7 @@ class Page(Generic[C]):
         return side_by_side({Source(self.config.name, self.seeds): verdicts, **of_records})
 
     def _judged(self, results: Any) -> pd.DataFrame:
-        return verdict_table(self.topics, results, getattr(self.config, "tolerance", None))
+        return verdict_table(self.topics, results, self.tolerance)
 
     @staticmethod
     def check(results: Any, /) -> pd.DataFrame:

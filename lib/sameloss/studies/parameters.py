@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from os.path import expanduser
 from symtable import symtable
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_origin
 
 from sameloss.device import ACCELERATOR, DEVICES
 from sameloss.errors import ParameterError
@@ -52,6 +52,9 @@ class Parameter:
         wanted, *optional = get_args(self.kind) or (self.kind,)
         if value is None and optional:
             return value
+        if get_origin(wanted) is list:
+            one = replace(self, kind=get_args(wanted)[0])
+            return tuple(one.checked(name, item) for item in _items(value))
         if wanted is str and isinstance(value, str):
             return choose(name, value, self.choices) if self.choices else _path(name, value)
         if wanted is not str and re.fullmatch(r"[-+]?\d+\.?\d*[eE][-+]?\d+", str(value)):
@@ -77,8 +80,17 @@ class Parameter:
     def line(self, name: str) -> str:
         """The parameter's line in a parameters cell, in the form that papermill's help expects."""
         wanted, *_ = get_args(self.kind) or (self.kind,)
+        kind = str(wanted) if get_origin(wanted) else wanted.__name__
         default = f'"{self.default}"' if isinstance(self.default, str) else repr(self.default)
-        return f"{name}: {wanted.__name__} = {default}  # {self.text}"
+        return f"{name}: {kind} = {default}  # {self.text}"
+
+
+def _items(value: Any) -> list[Any]:
+    """Elements of a list, or of a text such as `80, 160`, in which papermill passes one."""
+    if isinstance(value, str):
+        texts = [item.strip() for item in value.strip("[]()").split(",")]
+        return [float(text) if re.fullmatch(r"[-+]?[\d.]+", text) else text for text in texts]
+    return list(value) if isinstance(value, list | tuple) and value else [value]
 
 
 LONGEST_NAME, LONGEST_PATH = 255, 3000
@@ -174,7 +186,7 @@ def parameters_in(namespace: Mapping[str, Any], hidden: Mapping[str, Any]) -> di
         hidden: what IPython and its start-up files put there.
 
     """
-    cells = [_assigned(source) for source in hidden.get("In", ())]
+    cells = [assigned(source) for source in hidden.get("In", ())]
     first = next((i for i, names in enumerate(cells) if "preset" in names), 0)  # the parameters cell
     above = set().union(*cells[:first]).difference(*cells[first:])
     return {
@@ -187,7 +199,7 @@ def parameters_in(namespace: Mapping[str, Any], hidden: Mapping[str, Any]) -> di
     }
 
 
-def _assigned(source: str) -> set[str]:
+def assigned(source: str) -> set[str]:
     """Names that a cell assigns."""
     try:
         symbols = symtable(source, "<cell>", "exec").get_symbols()

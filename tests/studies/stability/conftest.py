@@ -2,16 +2,15 @@
 
 import pytest
 
-from sameloss.store.pool import compute_all
-from sameloss.studies.stability.pages import STUDY
+from sameloss.book.cells import COMPARISON, EXPERIMENT, opened
+from sameloss.store.store import Store
 
 
 @pytest.fixture(scope="session")
 def page(shared):
     """The page at the smoke preset."""
-    page = STUDY.open("ii2_stability", {"preset": "smoke", "artifacts": str(shared / "stability")})
-    compute_all(page.store, page.runs(), 1)
-    return page
+    store = Store(shared / "stability")
+    return opened("ii2_stability", {"preset": "smoke", "workers": 1}, store, (EXPERIMENT, COMPARISON))
 
 
 @pytest.fixture(scope="session")

@@ -2,50 +2,62 @@
 
 import pandas as pd
 import pytest
+from cells import definitions
 from killed import kill
 
+from sameloss.book.pages import open_page
 from sameloss.errors import NonFiniteLoss, ParameterError
 from sameloss.images import ImageSource
 from sameloss.store.store import Store
+from sameloss.studies.stability import claims
 from sameloss.studies.stability.claims import TOPICS
-from sameloss.studies.stability.experiment import LR, MLP, PRESETS, TwinTraining
-from sameloss.studies.stability.pages import STUDY
+from sameloss.studies.stability.experiment import TwinTraining
 from sameloss.studies.stability.training import GRID, Descent, Perceptron, SmallCNN
 
 # Presets and parameters.
 
-LAPTOP = PRESETS["laptop"]
+CHAPTER = definitions("ii2_stability")
+PRESETS = CHAPTER.PRESETS
 
 
 def asked(tmp_path, **given):
+    """The chapter with a reader's parameters."""
     values = {"preset": "smoke", "artifacts": str(tmp_path), **given}
-    return STUDY.open("ii2_stability", values).config
+    return open_page("ii2_stability", **values)
 
 
 def test_the_presets_are_the_thesis_where_they_can_be():
-    paper = PRESETS["paper"]
-    assert [kind.descent.steps for kind in paper.kinds] == [100_000] * 4
-    assert [kind.stops for kind in paper.kinds] == [(50_000, 100_000, 150_000)] * 4
-    assert paper.kinds[2].descent.lr_at(40_000) == 0.01
-    assert PRESETS["gpu"].kinds[2].descent.drops == ((3200, 0.01), (4800, 0.001))
+    thesis = list(PRESETS["paper"]["kinds"].values())
+    assert [kind.descent.steps for kind in thesis] == [100_000] * 4
+    assert [kind.stops for kind in thesis] == [(50_000, 100_000, 150_000)] * 4
+    assert thesis[2].descent.lr_at(40_000) == 0.01
+    assert list(PRESETS["gpu"]["kinds"].values())[2].descent.drops == ((3200, 0.01), (4800, 0.001))
 
 
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
 def test_samples_fill_a_batch_and_are_at_most_half_of_the_pool(preset):
-    for kind in preset.kinds:
-        assert kind.descent.batch <= min(preset.sizes)
-        assert max(preset.sizes) <= kind.source.pool // 2
+    for kind in preset["kinds"].values():
+        assert kind.descent.batch <= min(preset["sizes"])
+        assert max(preset["sizes"]) <= kind.source.pool // 2
 
 
-def test_seeds_are_none_of_the_pilots_and_only_logistic_regression_tells_halves():
-    assert all(min(preset.all_seeds) >= 100 for preset in PRESETS.values())
-    halves = {kind.name for kind in LAPTOP.kinds if kind.source.halves}
-    assert halves == {LR}
+def test_claims_are_about_the_kinds_by_name():
+    names = {claims.LR, claims.CONVEX, claims.MLP, claims.MOMENTUM, claims.CNN, claims.CNN_MOMENTUM}
+    theirs = {claims.THEIRS_LR, claims.THEIRS_1A, claims.THEIRS_2A, claims.THEIRS_2B}
+    assert (set(CHAPTER.KINDS), set(CHAPTER.THESIS)) == (names, theirs)
+
+
+def test_seeds_are_none_of_the_pilots_and_only_logistic_regression_tells_halves(page):
+    assert {run.seeds for run in page.runs()} == {(100, 101)}
+    assert {name for name, kind in CHAPTER.KINDS.items() if kind.source.halves} == {claims.LR}
 
 
 def test_a_reader_may_ask_for_one_model_with_other_settings(tmp_path):
-    (kind,) = asked(tmp_path, model=MLP, steps=50, lr=0.2, momentum=0).kinds
-    assert (kind.name, kind.descent.steps, kind.descent.lr, kind.descent.momentum) == (MLP, 50, 0.2, 0.0)
+    given = {"model": claims.MLP, "sizes": "40, 60", "steps": 50, "lr": 0.2, "momentum": 0, "batch": 16}
+    runs = asked(tmp_path, **given).runs()
+    assert {run.size for run in runs} == {40, 60}
+    assert {run.descent for run in runs} == {Descent(0.2, 16, 75, 0.0)}
+    assert {run.stops for run in runs} == {(25, 50, 75)}
 
 
 @pytest.mark.parametrize(
@@ -53,9 +65,13 @@ def test_a_reader_may_ask_for_one_model_with_other_settings(tmp_path):
     [
         ({"model": "forest"}, r"^Unknown model 'forest'; choose one of logistic regression, "),
         ({"seeds": 1}, "seeds is at least 2"),
+        ({"sizes": "40, many"}, "sizes must be a whole number; got 'many'"),
+        ({"sizes": []}, "sizes must be a whole number"),
+        ({"sizes": "-40"}, "sizes must be positive; got -40"),
         ({"momentum": 1}, "momentum is at most"),
         ({"device": "cuda"}, "device = cuda was asked for"),
         ({"preset": "gpuu"}, "Unknown preset"),
+        ({"rate": 0.1}, "Unknown parameter 'rate'; valid here are preset, model, sizes, "),
     ],
 )
 def test_what_cannot_be_is_one_sentence(tmp_path, given, message, monkeypatch):
@@ -66,9 +82,8 @@ def test_what_cannot_be_is_one_sentence(tmp_path, given, message, monkeypatch):
 
 
 def test_there_are_no_more_paths_than_pairs(tmp_path):
-    few = asked(tmp_path, pairs=1)
-    assert few.twins(few.kinds[0], 40).paths == 1
-    assert LAPTOP.twins(LAPTOP.kinds[0], 80).paths == 2
+    assert {run.paths for run in asked(tmp_path, pairs=1).runs()} == {1}
+    assert {run.paths for run in asked(tmp_path, preset="laptop").runs()} == {2}
 
 
 # Twin trainings: each seed by itself, killed and gone on.
@@ -166,18 +181,16 @@ def test_effort_grows_with_what_is_trained():
 
 
 def test_all_of_a_size_are_one_stack(page):
-    s = page.config
-    assert len(page.trainings) == len(s.kinds) * len(s.sizes)
-    assert all(run.seeds == s.all_seeds and run.pairs == s.pairs for run in page.trainings.values())
-    assert page.runs() == list(page.trainings.values())
+    tiny = PRESETS["smoke"]
+    assert len(page.runs()) == len(tiny["kinds"]) * len(tiny["sizes"])
+    assert all(run.pairs == tiny["pairs"] for run in page.runs())
 
 
 def test_tables_of_all_runs_stand_below_each_other(page, results):
     about = results.twins[["kind", "size", "seed", "pair", "step"]]
     assert not about.duplicated().any()
-    s = page.config
-    assert len(about) == len(s.kinds) * len(s.sizes) * s.seeds * s.pairs * 3
-    assert set(page.paths.kind) == set(results.falls.kind) == {kind.name for kind in s.kinds}
+    assert len(about) == len(page.runs()) * page.seeds * page.pairs * 3
+    assert set(results.falls.kind) == set(page.kinds)
 
 
 def test_verdicts_and_statements(page):
@@ -188,5 +201,4 @@ def test_verdicts_and_statements(page):
 
 @pytest.mark.parametrize("name", ["laptop", "gpu", "paper"])
 def test_longer_presets_say_what_they_would_compute(tmp_path, name):
-    page = STUDY.open("ii2_stability", {"preset": name, "artifacts": str(tmp_path)})
-    assert sum(run.effort for run in page.runs()) > 50
+    assert sum(run.effort for run in asked(tmp_path, preset=name).runs()) > 50

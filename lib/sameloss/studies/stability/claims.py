@@ -1,6 +1,6 @@
 """Results of trainings of twins, and the thesis' claims and statements that they judge."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -8,19 +8,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from sameloss.statistics.intervals import UNDEFINED, Interval, seed_interval
-from sameloss.studies.stability.experiment import (
-    CNN,
-    CNN_MOMENTUM,
-    CONVEX,
-    LR,
-    MLP,
-    MOMENTUM,
-    THEIRS_1A,
-    THEIRS_2A,
-    THEIRS_2B,
-    THEIRS_LR,
-    Kind,
-)
+from sameloss.studies.stability.experiment import Kind
 from sameloss.studies.stability.theory import BOUNDED, exponent, gap_bound
 from sameloss.studies.statement import Check, Statement, check_table
 from sameloss.studies.verdict import OURS, Claim, Topic
@@ -39,31 +27,36 @@ MIDDLE = 1
 class Stability:
     """All measurements of twins."""
 
-    kinds: tuple[Kind, ...]
-    sizes: tuple[int, ...]
+    kinds: Mapping[str, Kind]  # by name
+    sizes: Sequence[int]  # m
     twins: pd.DataFrame  # columns of `twin_table` by kind, size, seed, pair and step
     falls: pd.DataFrame  # from `falls_of`
 
-    def at(self, kind: Kind, stop: int = MIDDLE) -> pd.DataFrame:
-        """Rows of a kind at a stop."""
-        return self.twins[(self.twins.kind == kind.name) & (self.twins.step == kind.stops[stop])]
+    @property
+    def networks(self) -> list[str]:
+        """Kinds that are not convex; all kinds if every one is convex."""
+        return [name for name, kind in self.kinds.items() if not kind.network.convex] or list(self.kinds)
 
-    def values(self, kind: Kind, measure: str, stop: int = MIDDLE) -> np.ndarray:
+    def at(self, kind: str, stop: int = MIDDLE) -> pd.DataFrame:
+        """Rows of a kind at a stop."""
+        return self.twins[(self.twins.kind == kind) & (self.twins.step == self.kinds[kind].stops[stop])]
+
+    def values(self, kind: str, measure: str, stop: int = MIDDLE) -> np.ndarray:
         """A measure by seed and size, the largest over pairs as in the thesis."""
         by_seed = self.at(kind, stop).groupby(["seed", "size"])[measure].max()
         return by_seed.unstack("size")[list(self.sizes)].to_numpy()
 
-    def exponents(self, kind: Kind, measure: str, stop: int = MIDDLE) -> Seeds:
+    def exponents(self, kind: str, measure: str, stop: int = MIDDLE) -> Seeds:
         """Exponent in the sample size, by seed."""
         return exponent(self.sizes, self.values(kind, measure, stop))
 
-    def slower(self, kind: Kind, measure: str, than: str = GAP, stop: int = MIDDLE) -> Seeds:
+    def slower(self, kind: str, measure: str, than: str = GAP, stop: int = MIDDLE) -> Seeds:
         """Exponent of a measure minus that of another, by seed; positive where it falls less steeply."""
         return self.exponents(kind, measure, stop=stop) - self.exponents(kind, than, stop=stop)
 
-    def worst_barrier(self, kind: Kind) -> Seeds:
+    def worst_barrier(self, kind: str) -> Seeds:
         """Largest barrier on each seed's paths, in points of test accuracy."""
-        falls = self.falls[(self.falls.kind == kind.name) & (self.falls.seen == "test")]
+        falls = self.falls[(self.falls.kind == kind) & (self.falls.seen == "test")]
         return falls.groupby("seed").barrier.max().to_numpy()
 
 
@@ -92,6 +85,12 @@ def falls_of(paths: pd.DataFrame) -> pd.DataFrame:
 
 PAGE = "ii2_stability"
 
+LR, CONVEX = "logistic regression", "random features"
+MLP, MOMENTUM, CNN, CNN_MOMENTUM = "perceptron", "perceptron, momentum", "CNN", "CNN, momentum"
+
+THEIRS_LR, THEIRS_1A = "LR, MNIST", "1a: ResNet-20, SVHN"
+THEIRS_2A, THEIRS_2B = "2a: ResNet-20, CIFAR-10", "2b: ResNet-20, momentum"
+
 AGREE = 0.35
 """Largest difference between exponents that count as equal."""
 
@@ -110,14 +109,16 @@ FITTED = 0.005
 EVERY = "every network"
 """In place of a kind's name: all that are not convex."""
 
-Effect = Callable[[Stability, Kind], Seeds]
+Effect = Callable[[Stability, str], Seeds]
 
 
 def effect_of(name: str, effect: Effect) -> Callable[[Stability], Interval]:
     """The effect for a kind of training, or the least for `EVERY`; undefined where there is none."""
 
     def judged(results: Stability) -> Interval:
-        kinds = [k for k in results.kinds if k.name == name or (name == EVERY and not k.network.convex)]
+        kinds = [
+            k for k in results.kinds if k == name or (name == EVERY and not results.kinds[k].network.convex)
+        ]
         return seed_interval(np.min([effect(results, kind) for kind in kinds], 0)) if kinds else UNDEFINED
 
     return judged
@@ -138,12 +139,12 @@ def steepness(measure: str) -> Effect:
     return lambda results, kind: -results.exponents(kind, measure)
 
 
-def at_every_stop(results: Stability, kind: Kind) -> Seeds:
+def at_every_stop(results: Stability, kind: str) -> Seeds:
     """How much less steeply β falls than the gap, at the stop where this is least."""
     return np.min([results.slower(kind, BETA, stop=stop) for stop in range(3)], 0)
 
 
-def gaps_agree(results: Stability, kind: Kind) -> Seeds:
+def gaps_agree(results: Stability, kind: str) -> Seeds:
     """`AGREE` minus the difference of the exponents of the 0-1 gap and of the gap of the loss."""
     return AGREE - np.abs(results.slower(kind, "gap 0-1"))
 
@@ -151,7 +152,7 @@ def gaps_agree(results: Stability, kind: Kind) -> Seeds:
 def where_it_fits(effect: Effect) -> Effect:
     """An effect, undefined unless samples of all sizes have been fitted."""
 
-    def judged(results: Stability, kind: Kind) -> Seeds:
+    def judged(results: Stability, kind: str) -> Seeds:
         errors = results.at(kind).groupby("size")["trained error"].mean()
         return np.array([np.nan]) if errors.max() > FITTED else effect(results, kind)
 

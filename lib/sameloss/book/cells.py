@@ -1,0 +1,254 @@
+"""Experiments that stand in the cells of a chapter.
+
+Cells tagged `experiment` say what is run: the presets, and the sweeps. Cells tagged `comparison` compute from
+their tables what claims are judged by. Other pages open both from the chapter's py:percent twin, at any
+preset.
+"""
+
+import re
+from ast import literal_eval
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from itertools import product
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pandas as pd
+
+from sameloss.book.chapter import given_parameters
+from sameloss.book.costs import announce
+from sameloss.device import use_device
+from sameloss.store.location import book_root, default_artifacts, source_checkout
+from sameloss.store.pool import compute_all
+from sameloss.store.store import Run, Store
+from sameloss.studies.page import Page, PageSpec, Study
+from sameloss.studies.parameters import OF_EVERY_PAGE, Config, Parameter, checked, choose
+from sameloss.studies.statement import Statement
+from sameloss.studies.verdict import Topic
+
+PARAMETERS, EXPERIMENT, COMPARISON = "parameters", "experiment", "comparison"
+"""Tags of cells."""
+
+Values = Mapping[str, Any]
+"""Parameters by name."""
+
+
+@dataclass
+class Chapter(Page[Config]):
+    """A chapter with its parameters as attributes, its sweeps, and what its claims are judged by."""
+
+    values: Values = field(default_factory=dict)
+    listing: bool = False  # whether sweeps only list their runs
+    on_its_own: bool = True  # whether this is its notebook, not another page that opened it
+    swept: list[Run] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["values"][name]
+        except KeyError:
+            raise AttributeError(f"{self.__dict__.get('name')} has no parameter {name!r}") from None
+
+    @property
+    def seeds(self) -> int | None:
+        return self.values.get("seeds")
+
+    @property
+    def tolerance(self) -> float | None:
+        return self.values.get("tolerance")
+
+    def sweep(self, run_of: Callable[..., Run], **grid: Mapping[str, Any] | Iterable[Any]) -> Any:
+        """Compute a run for every combination of values, in parallel, and join their tables.
+
+        Args:
+            run_of: makes the run of one combination.
+            grid: values for each argument of `run_of`; names instead of values are in the table where a
+                mapping gives them.
+
+        Returns:
+            One table, with a column for each argument; a dictionary of such tables if runs have several.
+
+        Raises:
+            ParameterError: above `max_hours`, or for a run that needs more memory than there is.
+
+        """
+        named = [v.items() if isinstance(v, Mapping) else [(x, x) for x in v] for v in grid.values()]
+        points = list(product(*named))
+        runs = [run_of(**{n: value for n, (_, value) in zip(grid, at, strict=True)}) for at in points]
+        self.swept += runs
+        if self.listing:
+            return None
+        cost = announce(self, runs)
+        if self.on_its_own:
+            print(cost)
+        compute_all(self.store, runs, self.config.workers)
+        columns = [{n: label for n, (label, _) in zip(grid, at, strict=True)} for at in points]
+        return _joined([self.store.get(run) for run in runs], columns)
+
+    def runs(self) -> list[Run]:
+        return self.swept
+
+    @cached_property
+    def results(self) -> Any:
+        """What a comparison cell has set; computed from the chapter's twin on other pages."""
+        given = {name: self.values[name] for name in self.parameters}
+        return opened(self.name, given, self.store, (EXPERIMENT, COMPARISON)).results
+
+    def recorded(self, preset: str) -> Any:
+        return opened(self.name, {"preset": preset}, self.store, (EXPERIMENT, COMPARISON)).results
+
+
+def _joined(results: Sequence[Any], columns: Sequence[Values]) -> Any:
+    if isinstance(results[0], Mapping):
+        return {name: _joined([result[name] for result in results], columns) for name in results[0]}
+    tables = [table.assign(**of_run) for table, of_run in zip(results, columns, strict=True)]
+    return pd.concat(tables, ignore_index=True)
+
+
+# Opening
+
+
+LINE = re.compile(r"(\w+): ([\w\[\]]+) = (\S+)  # (.*)")
+KINDS = {"str": str, "int": int, "float": float, "list[int]": list[int], "list[float]": list[float]}
+
+
+def parameter_table(
+    cell: str, presets: Mapping[str, Values], bounds: Mapping[str, tuple[float, float]]
+) -> dict[str, Parameter]:
+    """Parameters by name, from the source of a parameters cell."""
+    table = {}
+    for name, kind, default, text in LINE.findall(cell):
+        known = OF_EVERY_PAGE.get(name) or Parameter(text, KINDS[kind] | None)
+        least, most = bounds.get(name, (known.least, known.most))
+        limits = {"least": least, "most": most, "may_be_zero": name in bounds and least == 0}
+        table[name] = replace(known, text=text, default=literal_eval(default), **limits)
+    return {n: replace(p, choices=("auto", *presets)) if n == "preset" else p for n, p in table.items()}
+
+
+# Cells of twins
+
+
+@dataclass(frozen=True)
+class Opening:
+    """How a twin's cells are executed for another page; `begin` finds it in their namespace."""
+
+    given: Values
+    store: Store | None
+    cell: str  # the parameters cell
+    listing: bool
+
+
+def tagged_cells(twin: str) -> Iterator[tuple[str, frozenset[str]]]:
+    r"""Yield the sources of a twin's code cells, with their tags.
+
+    >>> list(tagged_cells('# %% tags=["parameters"]\na = 1\n\n# %% [markdown]\n# Text\n\n# %%\na'))
+    [('a = 1', frozenset({'parameters'})), ('a', frozenset())]
+    """
+    for cell in re.split(r"^# %%", twin, flags=re.MULTILINE)[1:]:
+        head, _, source = cell.partition("\n")
+        if "[markdown]" not in head:
+            tags = re.search(r"tags=\[(.*?)\]", head)
+            yield source.strip(), frozenset(re.findall(r'"([\w-]+)"', tags[1]) if tags else ())
+
+
+def twins() -> dict[str, Path]:
+    """The py:percent twins of chapters, by name: of the book, or else of the checkout with this library."""
+    books = [root / "chapters" for root in (book_root(), source_checkout()) if root]
+    return next((found for book in books if (found := {p.stem: p for p in sorted(book.glob("*.py"))})), {})
+
+
+def begin(
+    namespace: dict[str, Any], name: str, presets: Mapping[str, Values],
+    bounds: Mapping[str, tuple[float, float]] = MappingProxyType({}), *, topics: Sequence[Topic] = (),
+    exact: Mapping[str, Statement] = MappingProxyType({}), check: Callable[[Any], pd.DataFrame] | None = None,
+) -> Chapter:  # fmt: skip
+    """Begin a chapter: check its parameters, and take those that are None from its preset.
+
+    Args:
+        namespace: the notebook's `globals()`.
+        name: of the chapter.
+        presets: values of parameters, and of what else they fix, by name of the preset.
+        bounds: least and largest values of numbers; others are positive.
+        topics: claims that its results are judged by.
+        exact: its lemmas and theorems.
+        check: computes the checks of these from its results.
+
+    Raises:
+        ParameterError: in one sentence, with what is valid.
+        StoreError: if the artifacts folder cannot be written.
+
+    """
+    opening: Opening | None = namespace.get("_opening")
+    cell = opening.cell if opening else _parameters_cell(namespace, name)
+    table = parameter_table(cell, presets, bounds)
+    values = checked(table, opening.given if opening else given_parameters(namespace, table))
+    store = opening.store if opening else None
+    if store is None:
+        use_device(values["device"])
+        store = Store(Path(values["artifacts"] or default_artifacts()), recorded=True)
+    preset = "laptop" if values["preset"] == "auto" else choose("preset", values["preset"], presets)
+    given = {n: value for n, value in values.items() if value is not None}
+    values = {**values, **presets[preset], **given}
+    config, configs = Config(preset, values["max_hours"], values["workers"]), {n: Config(n) for n in presets}
+    page = Chapter(name, config, store, parameters=table, presets=configs, values=values)
+    if opening:
+        page.listing, page.on_its_own = opening.listing, False
+    vars(page).update(topics=topics, exact=exact, **({"check": check} if check else {}))
+    return page
+
+
+def _parameters_cell(namespace: Values, name: str) -> str:
+    """Source of the parameters cell: of this notebook, or else of the chapter's twin."""
+    for source in namespace.get("In", ()):
+        if re.search(r"^preset: ", source, re.MULTILINE):
+            return str(source)
+    return _parameters_of(twins()[name])
+
+
+def _parameters_of(twin: Path) -> str:
+    cells = tagged_cells(twin.read_text("utf-8"))
+    return next(source for source, tags in cells if PARAMETERS in tags)
+
+
+def opened(
+    name: str, given: Values, store: Store | None = None, tags: Iterable[str] = (EXPERIMENT,)
+) -> Chapter:
+    """Open a chapter by executing the cells of its twin that have one of the tags.
+
+    With comparison cells its sweeps are computed, without them only listed.
+    """
+    path, wanted = twins()[name], set(tags)
+    opening = Opening(given, store, _parameters_of(path), listing=COMPARISON not in wanted)
+    namespace: dict[str, Any] = {"__name__": name, "_opening": opening}
+    for source, of_cell in tagged_cells(path.read_text("utf-8")):
+        if of_cell & wanted:
+            exec(compile(source, path.name, "exec"), namespace)
+    page: Chapter = namespace["page"]
+    return page
+
+
+class ChapterStudy(Study[Config]):
+    """A chapter whose experiment stands in its cells, as a study of one page."""
+
+    def table(self, page: str) -> dict[str, Parameter]:
+        return dict(opened(page, {}, NOWHERE).parameters)
+
+    def open(self, name: str, given: Values, store: Store | None = None) -> Page[Config]:
+        return opened(name, given, store)
+
+
+NOWHERE = Store.__new__(Store)
+"""In place of a store, of a chapter that is opened for its parameters alone."""
+
+
+def studies_in_cells() -> dict[str, ChapterStudy]:
+    """The chapters whose experiment stands in their cells, by name."""
+    return {name: found for name, path in twins().items() if (found := _study_in(name, path))}
+
+
+@cache
+def _study_in(name: str, path: Path) -> ChapterStudy | None:
+    if not any(EXPERIMENT in tags for _, tags in tagged_cells(path.read_text("utf-8"))):
+        return None
+    return ChapterStudy(opened(name, {}, NOWHERE).presets, {name: PageSpec(Chapter, recorded=True)})
