@@ -97,13 +97,26 @@ print("sampled", [round(value.item(), 3) for value in (loss, *by_w, by_b)])
 print("exact  ", [round(value, 3) for value in population(Patches(k), Filter(0.8, 0.3, -0.4))])
 
 # %% mystnb={"figure": {"caption": "Accuracy of a filter along the signal against its threshold; the best threshold for each k is marked.", "name": "fig-signal-thresholds"}, "image": {"alt": "Curves that rise with the threshold and fall steeply as it reaches the signal; the larger k the higher."}}
+import numpy as np
+import pandas as pd
+
 from sameloss.book.chapter import finding
 from sameloss.studies import drawing
-from sameloss.studies.local_signal import show
+from sameloss.studies.local_signal import theory
 
-finding(show.thresholds_finding(100, 1000))
-ax = drawing.panels(1, width=6)[0]
-show.thresholds((100, 300, 1000, 3000), ax)
+rows_of_noise, ratios = (100, 300, 1000, 3000), np.linspace(0, 0.995, 80)
+curves = {k: [theory.accuracy(Patches(k), Filter(1, 0, -ratio)) for ratio in ratios] for k in rows_of_noise}
+curves = pd.DataFrame(curves, ratios)
+linear, best = 100 * curves.loc[0], 100 * curves.max()
+finding(
+    f"The best threshold raises accuracy from {linear[100]:.1f} to {best[100]:.1f} % at k = 100 "
+    f"and from {linear[1000]:.1f} to {best[1000]:.1f} % at k = 1,000."
+)
+(ax,) = drawing.panels(1, width=6)
+for k, marker in zip(curves, drawing.MARKERS, strict=False):
+    (line,) = ax.plot(curves[k], label=f"k = {k:,}")
+    ax.plot(curves[k].idxmax(), curves[k].max(), marker, color=line.get_color())
+ax.set(xlabel="threshold |b|/c", ylabel="accuracy")
 drawing.label_ends(ax)
 
 # %% [markdown]
@@ -119,9 +132,26 @@ drawing.label_ends(ax)
 # pass the threshold, since all others add zero; this does not change its distribution.
 
 # %% mystnb={"figure": {"caption": "Training one filter: the exact flow (thick) and stochastic gradient descent from several starts (thin).", "name": "fig-signal-training"}, "image": {"alt": "Three panels: c rises and b falls; their ratio rises; accuracy rises to 78 per cent."}}
+from sameloss.studies.local_signal.experiment import FIGURE_STEPS
+
 found = page.results
-finding(show.training_finding(found))
-show.training(found, drawing.panels(3, width=3.6))
+flow, sgd = (table.assign(**{"|b|/c": abs(table.b / table.c)}) for table in (found.flow, found.sgd))
+end = flow[np.isclose(flow.step, FIGURE_STEPS)].iloc[0]
+finding(
+    f"After {FIGURE_STEPS:,} steps of the exact flow c is {end.c:.2f} and b is {end.b:.2f}; "
+    f"accuracy is {100 * end.accuracy:.1f} %."
+)
+flow = flow[flow.step < 1.01 * max(FIGURE_STEPS, sgd.step.max())]
+seeds = sgd.pivot(index="step", columns="seed")
+left, middle, right = drawing.panels(3, width=3.6)
+for at, (name, ax) in enumerate({"c": left, "b": left, "|b|/c": middle, "accuracy": right}.items()):
+    ax.plot(seeds[name], color=f"C{at}", lw=0.7, alpha=0.5)
+    ax.plot(flow.step, flow[name], color=f"C{at}", lw=2, label=name)
+    ax.set(xlabel="step", ylabel=name)
+left.set(ylabel="c and b")
+middle.set(ylim=(0, None))
+right.set(ylim=(0.5, 1))
+drawing.label_ends(left)
 
 # %% [markdown]
 # Stochastic descent follows the exact flow; the checks at the end compare them.
@@ -132,8 +162,26 @@ show.training(found, drawing.panels(3, width=3.6))
 # exact computation gives both.
 
 # %% mystnb={"figure": {"caption": "Accuracy along the exact flow, one line per k; dashed: 99 %, dotted: where Figure 3.3 ends.", "name": "fig-signal-rows"}, "image": {"alt": "Rising curves, earlier for larger k; some stay below the dashed line."}}
-finding(show.rows_finding(found))
-show.how_long(found, drawing.panels(1, width=6)[0])
+import seaborn as sns
+
+from sameloss.studies.local_signal.proofs import least_rows
+from sameloss.studies.local_signal.statements import accuracy_after
+
+flows = found.phase.query("multiplier == 1 and step > 0")
+thousand = flows[flows.noise == 1000]
+early, late = (100 * accuracy_after(thousand, steps) for steps in (FIGURE_STEPS, found.config.horizon))
+finding(
+    f"Below k = {least_rows()} no filter reaches 99 % accuracy; at k = 1,000 training has {early:.1f} % "
+    f"after {FIGURE_STEPS:,} steps and {late:.1f} % after {found.config.horizon:,.0f}."
+)
+(ax,) = drawing.panels(1, width=6)
+colors = sns.color_palette("viridis", flows.noise.nunique())
+for color, (k, flow) in zip(colors, flows.groupby("noise"), strict=True):
+    ax.plot(flow.step, flow.accuracy, color=color, label=f"k = {k:,}")
+ax.axhline(0.99, color="0.4", ls="--", lw=1)
+ax.axvline(FIGURE_STEPS, color="0.4", ls=":", lw=1)
+ax.set(xscale="log", xlabel="step", ylabel="accuracy")
+drawing.label_ends(ax)
 
 # %% [markdown]
 # None of this contradicts the theorem, which is about large $k$.
@@ -144,10 +192,20 @@ show.how_long(found, drawing.panels(1, width=6)[0])
 # the best filter, and that of training where Figure 3.3 ends and much later.
 
 # %% mystnb={"figure": {"caption": "Accuracy (%) of the best filter, and of the exact flow after some steps.", "name": "fig-signal-phase"}, "image": {"alt": "Tables of colours: the best filter's is bright except at upper left; those of training become as bright with the steps."}}
-phases = show.phases(found)
-finding(show.phase_finding(phases))
-for (name, table), ax in zip(phases.items(), drawing.panels(len(phases), width=4.2), strict=True):
-    show.phase(table, name, ax)
+flows = found.phase.groupby(["multiplier", "noise"])[["step", "accuracy"]]
+best = pd.Series({(m, k): theory.best_threshold(Patches(k, m))[1] for m, k in flows.groups})
+tables = {"best filter": best}
+for steps in (FIGURE_STEPS, found.config.horizon):
+    tables[f"after {steps:,.0f} steps"] = flows.apply(accuracy_after, steps)
+counts = ", ".join(f"{(table >= 0.9).sum()} ({name})" for name, table in tables.items())
+finding(f"Of {len(best)} settings, accuracy reaches 90 % in {counts}.")
+for (name, table), ax in zip(tables.items(), drawing.panels(len(tables), width=4.2), strict=True):
+    percent = 100 * table.unstack()
+    style = {"vmin": 50, "vmax": 100, "cmap": "viridis", "cbar": False, "annot_kws": {"size": "small"}}
+    sns.heatmap(percent[::-1], annot=True, fmt=".0f", ax=ax, **style)
+    ax.set(title=name, xlabel="rows of noise, k", ylabel="σ over log k/√k")
+    ax.tick_params("x", labelrotation=45)
+    ax.tick_params("y", labelrotation=0)
 
 # %% [markdown]
 # The first table shows what a filter can express, the others what training finds.
@@ -174,7 +232,9 @@ for (name, table), ax in zip(phases.items(), drawing.panels(len(phases), width=4
 # %%
 from sameloss.book.chapter import render
 
-render(show.dead_table(), decimals=0)
+starts, rates = (-0.5, -0.1, 0.5), (2, 3, 5, 8, 16, 32)
+shares = {str(rate): [100 * theory.dead_share(c, rate) for c in starts] for rate in rates}
+render(pd.DataFrame({"c at the start": map(str, starts)} | shares), decimals=0)
 
 # %% [markdown]
 # ## What the tangent kernel can do
@@ -185,9 +245,25 @@ render(show.dead_table(), decimals=0)
 # them just above it.
 
 # %% mystnb={"figure": {"caption": "Error of the best weights of tangent kernels at k = 1,000 by the number of filters, means over initialisations with 95 % intervals, by where thresholds are, and with gradients by b as further features; held out: on sampled images. Dotted: the linear model; dashed: the theorem's 0.1; dash-dotted: the best single filter of the network.", "name": "fig-signal-kernel"}, "image": {"alt": "Errors that fall slowly with the number of filters, except at b = 0, where they stay at the linear model's; the trained filter's is near zero."}}
-finding(show.kernel_finding(found.tangent))
-ax = drawing.panels(1, width=7)[0]
-show.errors_by_filters(found.tangent, ax)
+from sameloss.statistics.intervals import seed_interval
+from sameloss.studies.local_signal import tangent
+
+by_kind = found.tangent.groupby(["kind", "filters"]).error
+least = 100 * by_kind.mean().drop(tangent.HELD_OUT).groupby("filters").min()
+single = 1 - theory.best_threshold(tangent.PATCHES)[1]
+finding(
+    f"The best kernel's mean error is {least[1]:.0f} % with one filter and {least.iloc[-1]:.0f} % with "
+    f"{least.index[-1]}; the network's best single filter has {100 * single:.1f} %."
+)
+(ax,) = drawing.panels(1, width=7)
+for at, kind in enumerate(tangent.KINDS):
+    means = by_kind.apply(seed_interval)[kind]
+    line = "" if kind == tangent.HELD_OUT else "-"
+    drawing.interval_line(ax, means.index, means.to_list(), at, kind, ms=4, ls=line)
+for error, line in ((tangent.linear_error(tangent.PATCHES), ":"), (tangent.ERROR, "--"), (single, "-.")):
+    ax.axhline(error, color="0.4", ls=line, lw=1)
+ax.set(xscale="log", xlabel="filters, m", ylabel="error of the best W", ylim=(0, 0.5))
+drawing.plain_log_axis(ax.xaxis, found.tangent.filters)
 drawing.label_ends(ax)
 
 # %% [markdown]

@@ -49,7 +49,7 @@ page = begin(globals(), STUDY, "ii3_proofs")
 # %%
 from sameloss.book.chapter import finding, say
 from sameloss.studies import drawing
-from sameloss.studies.local_signal import proofs, show
+from sameloss.studies.local_signal import proofs
 
 found = page.results
 printed, true = (proofs.moments(b)[0] for b in (-1.0, 1.0))
@@ -68,8 +68,11 @@ say(f"At $b = s$ the printed mean is ${printed:.2f}s$, the true one ${true:.2f}s
 # %%
 from math import exp, log
 
+# The k from which each statement, or a step of its proof, is true
+begins = found.turns.set_index("step").decades.map(lambda x: f"{10**x:,.0f}" if x < 7 else f"10^{x:.1f}")
+batch = begins["a batch of 500 images, d = 10, has no entry above 1, in 99 %"]
 say(
-    f"In batches of 500 images with ten entries per row, no entry exceeds one (in 99 % of batches) from k = {show.begins(found, 'lemB4')} on. "
+    f"In batches of 500 images with ten entries per row, no entry exceeds one (in 99 % of batches) from k = {batch} on. "
     f"At k = 1,000, the setting of Figure 3.3, about {exp(proofs.log_large_entries(log(1000))):.0f} entries of a batch do."
 )
 
@@ -126,12 +129,20 @@ exact, ours, printed = (c * np.log(k) ** 2 * state[name] for name in ("noise", "
 print(f"sampled {sampled:.3f}, exact {exact:.3f}; our bound {ours:.3f}, the proof's {printed:.3f}")
 
 # %% mystnb={"figure": {"caption": "The noise's part of the gradient along w* at every state with b ≤ 0 and α < 5, the bound in the proof of Lemma 3.1, and ours.", "name": "fig-proofs-noise"}, "image": {"alt": "Points on and below the lower of two curves."}}
+from scipy.stats import norm
+
 restrained = found.states[found.states.b <= 0]
 held = (restrained.noise <= restrained.ours * (1 + 1e-9)).sum()
 finding(
     f"Our bound on the noise, at most half the proof's, holds at {held} of {len(restrained)} states with b ≤ 0."
 )
-show.noise_parts(found, drawing.panels(1, width=5)[0])
+(ax,) = drawing.panels(1, width=5)
+alphas, shown = np.linspace(0, 5, 101), restrained[restrained.alpha < 5]
+ax.plot(alphas, proofs.noise_bound(alphas), "--", color="C1", label="the proof's bound")
+ax.plot(alphas, norm.sf(alphas) / 2, color="C0", label="Φᶜ(α)/2")
+ax.plot(shown.alpha, shown.noise, ".", color="0.3", label="states, b ≤ 0")
+ax.set(xlabel="α", ylabel="noise's part over |c| log²k")
+_ = ax.legend()
 
 # %% [markdown]
 # At $\alpha = 0$ and small $c$ our bound is attained. So $c$ grows at least up to a constant over $\log^2 k$. For $b > 0$ the displayed bound is
@@ -144,13 +155,23 @@ show.noise_parts(found, drawing.panels(1, width=5)[0])
 # signal is left, which pulls $b$ up. With an error above 1 % it is true from some $k$ on.
 
 # %% mystnb={"figure": {"caption": "The gradient by b at an error of 1 %, for filters along w*, one line per c; b falls where it is positive. Dotted: its form for small c.", "name": "fig-proofs-bias"}, "image": {"alt": "Curves that rise through zero, later the smaller c is."}}
-large, small, smallest = (show.begins(found, "lem33", f"c = {c}") for c in ("1", "0.3", "1/log⁴k"))
+large, small = begins["∇_b > 0 at c = 1"], begins["∇_b > 0 at c = 0.3"]
 finding(f"At an error of 1 % the bias falls only where k is at least {large} (c = 1) or {small} (c = 0.3).")
-show.bias_gradients(found, drawing.panels(1, width=5)[0])
+(ax,) = drawing.panels(1, width=5)
+rows = found.rows
+for c, color, marker in ((1.0, "C0", "o"), (0.3, "C1", "s"), (0.03, "C2", "^")):
+    ax.plot(rows.k, rows[f"by_b_{c:g}"], color=color, marker=marker, ms=4, label=f"c = {c:g}")
+    ks = rows.k[rows.k >= 5000]
+    ax.plot(ks, [proofs.small_signal_gradient(log(k), c) for k in ks], ":", color=color)
+ax.plot(rows.k, rows.by_b_lowest, color="C3", marker="D", ms=4, label="c = 1/log⁴k")
+ax.axhline(0, color="0.5", lw=1)
+ax.set(xscale="log", xlabel="rows of noise, k", ylabel="∇_b at an error of 1 %")
+ax.set_yscale("symlog", linthresh=1)
+drawing.label_ends(ax)
 
 # %%
 say(
-    rf"At the smallest $c$ that the lemma allows, of the order of $1/\log^4 k$, the sign changes only at $k$ = {smallest}, far beyond any experiment. "
+    rf"At the smallest $c$ that the lemma allows, of the order of $1/\log^4 k$, the sign changes only at $k$ = {begins['∇_b > 0 at c = 1/log⁴k']}, far beyond any experiment. "
     rf"At $k$ = 1,000 and $c = 1$ it changes at an error of {100 * proofs.error_where_bias_turns(1000):.1f} %: below that error $b$ rises again unless $c$ grows. "
     "All of this is about filters along $w^*$."
 )
@@ -164,9 +185,16 @@ say(
 # Each row is a state that satisfies the hypotheses of a printed lemma but not its conclusion.
 
 # %%
-from sameloss.book.chapter import render
+import pandas as pd
 
-render(show.example_table(found), decimals=3)
+from sameloss.book.chapter import render
+from sameloss.studies.local_signal.statements import PRINTED, PROOFS
+
+examples = []
+for state in found.examples.to_dict("records"):
+    column, meaning, _ = PRINTED[state["of"]]
+    examples.append((PROOFS[state["of"]].place, state["what"], state["error"], meaning, state[column]))
+render(pd.DataFrame(examples, columns=["place", "state", "error", "what", "value"]), decimals=3)
 
 # %% [markdown]
 # ## From which k on
@@ -174,7 +202,9 @@ render(show.example_table(found), decimals=3)
 # The $k$ from which each statement, or one step of its proof, is true.
 
 # %%
-render(show.turn_table(found))
+table = {"place": [PROOFS[of].place for of in found.turns.of], "what": begins.index}
+table["of"] = found.turns.exact.map({True: "the statement", False: "a step of its proof"})
+render(pd.DataFrame(table | {"from k": begins.to_list()}))
 
 # %% [markdown]
 # ## Lemma B.10 (Littlewood and Offord) and B.11
@@ -197,8 +227,20 @@ render(show.turn_table(found))
 # $$\text{error} = \Phi(-\sqrt\rho), \qquad \rho = \frac{1}{\log^2 k} \Big[\frac{1 - t^2}{p} + \frac{t^2}{q}\Big], \quad p = P[|N| \ge D],\; q = E[N^2; |N| \ge D].$$
 
 # %% mystnb={"figure": {"caption": "Share of one filter's starts whose kernel has an error below 0.1, by k; dashed: the .001 of Theorem B.1.", "name": "fig-proofs-kernel"}, "image": {"alt": "A share that falls slowly with k, through .001 at 5e10."}}
-finding(show.shares_finding(found))
-show.shares_by_rows(drawing.panels(1, width=5)[0])
+from sameloss.studies.local_signal.tangent import good_start_probability
+
+rare = begins["one filter: error above 0.1 in .999 of starts"]
+finding(
+    f"One filter's kernel has an error below 0.1 in {100 * good_start_probability(log(1000)):.1f} % of starts at "
+    f"k = 1,000, and in the theorem's 0.1 % only at k = {rare}."
+)
+(ax,) = drawing.panels(1, width=5)
+ks = np.geomspace(1e3, 1e13, 60)
+ax.plot(ks, [good_start_probability(log(k)) for k in ks], "-", label="as d grows")
+ax.plot(ks, [good_start_probability(log(k), finite=True) for k in ks], ":", label="d = 1/σ²")
+ax.axhline(0.001, color="0.5", ls="--", lw=1)
+ax.set(xscale="log", yscale="log", xlabel="rows of noise, k", ylabel="share of starts with error < 0.1")
+_ = ax.legend()
 
 # %% [markdown]
 # [II.3a](ii3_local_signal.ipynb) shows the errors of all kinds of kernels.
@@ -207,7 +249,13 @@ show.shares_by_rows(drawing.panels(1, width=5)[0])
 
 # %%
 judged = page.statements()
-say(show.proofs_in_words(judged))
+count = judged.verdict.value_counts()
+blocked = judged.correction.str.contains("signal passes").sum()
+say(
+    f"Of {len(judged)} statements {count.get('holds', 0)} hold as printed, {count.get('holds as corrected', 0)} hold with "
+    f"one more hypothesis or another constant, and {count.get('fails: counter-example', 0)} failed in every form tried "
+    f"here; in {blocked} the missing hypothesis is that the signal passes the threshold."
+)
 
 # %% [markdown]
 # The unstated $k_0$ can be large, as the table of $k$ shows: at $k$ = 1,000, the setting of Figure 3.3, neither Lemma 3.3 nor Theorem B.1 holds yet.

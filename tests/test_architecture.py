@@ -131,7 +131,6 @@ STUDIES = sorted(
 def test_a_study_has_the_shared_names(study):
     names = {path.stem for path in (ROOT / study).iterdir()}
     assert {"experiment", "pages"} <= names, "What a reader can set and what is run; what pages read of it."
-    assert "show" in names or {"tables", "figures"} <= names, "What readers see."
     assert names & {"claims", "statements"}, "A study judges: claims of numbers, or statements by checks."
     assert "page" in ast.get_docstring(parsed(f"{study}/__init__.py")).lower(), "Which pages read it?"
 
