@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from sameloss.statistics.intervals import seed_interval
-from sameloss.studies.local_signal_images import show
 from sameloss.studies.local_signal_images.claims import (
     STATEMENTS,
     TABLE_B_1,
@@ -205,43 +204,6 @@ def test_claims_without_measurements_are_not_testable():
 def test_ids_are_the_books_own():
     assert len({claim.id for claim in ALL}) == len(ALL)
     assert all(claim.id.startswith("img-") and claim.page == "ii3_images" for claim in ALL)
-
-
-# Sentences.
-
-
-def test_findings_are_those_of_the_planted_numbers():
-    results = planted(THESIS)
-    assert "from 95 to 92 % for the network, from 90 to 77 % for its kernel" in show.accuracy_finding(results)
-    assert show.kept_finding(results).endswith("in 4 of 4 settings, clearly in 4.")
-    assert "in layer 1, layer 2, layer 3 at σ = 1" in show.activity_finding(results)
-    more = {"limit": 0.8, "moved": results.lazy.scale**-0.5, "own accuracy": 0.9}
-    limit = replace(results, lazy=results.lazy.assign(**more))
-    assert show.lazy_in_words(limit) == (
-        "Relative to their norm, parameters move by 100.0 % at α = 1 (accuracy on the training sample 90 %), "
-        "by 10.0 % at α = 100 (accuracy on the training sample 90 %)."
-    )
-    assert show.lazy_finding(limit) == (
-        "Accuracy is 94 % at α = 1 and 77 % at α = 100; the linearised network has 80 %, the solved kernel "
-        "77 %."
-    )
-
-
-def test_findings_follow_the_numbers():
-    worse = planted(THESIS | {"network": (0.9, 0.7), "NTK, GCV": (0.9, 0.88)}, active=(0.4, 0.5))
-    assert show.kept_finding(worse).endswith("in 0 of 4 settings, clearly in none.")
-    assert "in no layer at σ = 1" in show.activity_finding(worse)
-
-
-def test_the_summary_names_what_the_record_contradicts():
-    said = show.in_words(planted(THESIS))
-    assert (
-        "the network keeps 97 % of its accuracy under noise and its kernel 86 %; above chance 91 and 57 %"
-        in said
-    )
-    assert said.endswith("the record contradicts: none.")
-    worse = planted(THESIS, active=(0.4, 0.5))
-    assert "the record contradicts: after layer 1" in show.in_words(worse)
 
 
 # Statements on the printed tables, and on tables with a misprint.

@@ -1,8 +1,7 @@
-"""The configuration, the stored runs, the page, and what it shows."""
+"""The configuration, the stored runs and the page."""
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from torch.func import functional_call
@@ -11,12 +10,11 @@ from sameloss.errors import ParameterError
 from sameloss.images import ImageSource
 from sameloss.store.pool import compute_all
 from sameloss.store.store import Store
-from sameloss.studies import drawing
-from sameloss.studies.local_signal_images import claims, show
 from sameloss.studies.local_signal_images.claims import TOPICS
 from sameloss.studies.local_signal_images.experiment import (
     PRESETS,
     KernelFit,
+    Model,
     image_comparison,
     lazy_training,
     set_up,
@@ -230,14 +228,8 @@ def page(shared):
     return page
 
 
-@pytest.fixture
-def results(page, monkeypatch):
-    monkeypatch.setattr(claims, "ABOVE", -100.0)  # hardly trained
-    return page.results
-
-
-def test_every_scene_and_seed_is_a_run_and_tables_stand_below_each_other(page, results):
-    s = page.config
+def test_every_scene_and_seed_is_a_run_and_tables_stand_below_each_other(page):
+    s, results = page.config, page.results
     assert len(page.runs()) == len({run.key for run in page.runs()}) == (len(s.scenes) + 1) * s.seeds
     assert not results.table[["size", "placement", "noise", "seed", "measure", "of"]].duplicated().any()
     assert set(results.table["size"]) == {"8-on-16", "4-on-8"}
@@ -256,79 +248,13 @@ def test_longer_presets_estimate_their_cost(tmp_path, name):
     assert page.runs()[0].effort > 1
 
 
-def shown_everything(page):
-    """Draw and write all that the chapter does; return the sentences."""
-    results, axes = page.results, drawing.panels(4)
-    show.accuracy(results, results.places[0][0], axes[0])
-    show.kept(results, axes[1])
-    show.activity(results, page.config.noises[-1], axes[2])
-    drawing.legend(show.lazy(results, axes[3]))
-    findings = [
-        show.accuracy_finding(results),
-        show.kept_finding(results),
-        show.activity_finding(results),
-        show.lazy_finding(results),
-    ]
-    assert all(text.endswith(".") and "*" not in text and "nan" not in text for text in findings)
-    return findings
-
-
 def test_a_preset_without_kernels_and_lazy_training_has_a_page(page):
     """As `gpu` and `paper` are: the linearised network stands for the kernel."""
     changes = {"kernel": None, "scales": (), "linear": page.config.descent}
     large = replace(page, config=replace(page.config, **changes))
     compute_all(large.store, large.runs(), 1)
-    assert shown_everything(large)
-    assert show.shown_in(large.results) == ["network", "linearised"]
+    assert large.results.kernel == Model.LINEARISED
+    assert large.results.lazy.empty
+    kept = [large.results.kept(of) for of in (Model.NETWORK, Model.LINEARISED, Model.GCV)]
+    assert [len(values) for values in kept] == [2, 2, 0]
     assert large.verdicts().set_index("id").verdict["img-lazy"] == "not testable here"
-
-
-# Tables and figures.
-
-
-def lines(ax):
-    return {line.get_label(): line.get_xydata() for line in ax.lines if not line.get_label().startswith("_")}
-
-
-def test_the_published_table_has_what_is_kept():
-    table = show.table_b_1().set_index(["size", "model", "placement"])
-    row = table.loc[("16-on-32", "WRN", "random place")]
-    assert len(table) == 12
-    assert row["σ = 2"] == 91.7
-    assert row.kept == pytest.approx(96.83, abs=0.005)
-    assert row["kept above chance"] == pytest.approx(91.4, abs=0.05)
-
-
-def test_examples_have_a_row_a_placement_and_a_column_a_noise(page, ax):
-    drawn = show.examples(page.config.source, page.config.scenes, ax)
-    assert [text.get_text() for text in drawn.get_xticklabels()] == ["σ = 0", "σ = 0.5"]
-    assert len(drawn.get_yticklabels()) == 3
-    mosaic = drawn.images[0].get_array()
-    assert mosaic.shape == (3 * 17, 2 * 17)
-    assert np.isnan(mosaic[16].filled(np.nan)).all()
-
-
-def test_accuracies_are_drawn_by_noise(results, ax):
-    drawn = lines(show.accuracy(results, "random place", ax))
-    own = results.accuracies("network").mean()
-    assert drawn["network"][:, 1] == pytest.approx(own.to_numpy())
-    assert set(drawn) == {"network", "NTK", "NTK, best λ", "NTK, trained", "linear in pixels"}
-
-
-def test_kept_is_by_placement_and_size(results, ax):
-    drawn = lines(show.kept(results, ax, above_chance=True))
-    own = results.kept("network", *results.places[2], above_chance=True).mean()
-    assert drawn["network"][2, 0] == pytest.approx(own)
-    assert ax.get_xlabel() == "kept of the accuracy above chance (%)"
-
-
-def test_activity_is_before_and_after(results, ax):
-    drawn = lines(show.activity(results, 0.5, ax))
-    fall = drawn["before training"][:, 1] - drawn["after training"][:, 1]
-    assert fall == pytest.approx(results.fall(0.5).mean().to_numpy())
-
-
-def test_lazy_training_is_beside_the_kernel(results, ax):
-    drawn = lines(show.lazy(results, ax))
-    assert drawn["network"][:, 1] == pytest.approx(results.of_lazy().mean().to_numpy())
-    assert drawn["NTK"][0, 1] == pytest.approx(results.accuracies("NTK, GCV")[0.5].mean())
