@@ -74,7 +74,7 @@ from sameloss.studies.local_signal_images.theory import draw_sample
 
 images, size = page.config.source.load(), page.config.sizes[0]
 placements, noises = page.config.placements, page.config.noises
-_, axes = plt.subplots(len(placements), len(noises), figsize=(1.8 * len(noises), 1.6 * len(placements)))
+_, axes = plt.subplots(len(placements), len(noises), figsize=(1.6 * len(noises), 1.6 * len(placements)))
 for (placement, noise), ax in zip(product(placements, noises), axes.flat, strict=True):
     sample = draw_sample(images, page.config.scene(placement, size, noise), examples=1, seed=0)
     ax.imshow(sample.x[0].mean(0), cmap="gray", vmin=-2.5, vmax=2.5)
