@@ -278,14 +278,22 @@ render((100 * lazy).reset_index().rename(columns=names), decimals=1)
 # Table 3.1: percentage of the noise-free accuracy kept at the highest noise, one run each:
 
 # %%
-from sameloss.studies.local_signal_images.claims import TABLE_3_1, TABLE_B_1, TOPICS
+import pandas as pd
 
-render(TABLE_3_1)
+table_3_1 = [
+    ("CIFAR-10 on pictures of plants", "random place", 98.97, 69.75),
+    ("CIFAR vehicles among animals", "random corner", 97.25, 76.37),
+    ("CIFAR-2 on pictures of plants", "random place", 99.79, 92.81),
+    ("CIFAR-2 on Gaussian noise", "random place", 96.83, 85.54),
+]
+render(pd.DataFrame(table_3_1, columns=["data", "placement", "network", "kernel"]))
 
 # %% [markdown]
 # Table B.1: accuracies on CIFAR-2 (%), whose larger class has 60 %, and the percentage kept:
 
 # %%
+from sameloss.studies.local_signal_images.claims import TABLE_B_1
+
 least, most = TABLE_B_1[0.0], TABLE_B_1[2.0]
 kept = {"kept": 100 * most / least, "kept above chance": 100 * (most - 60) / (least - 60)}
 render(TABLE_B_1.rename(columns="σ = {:g}".format).assign(**kept).reset_index(), decimals=1)
@@ -296,6 +304,7 @@ render(TABLE_B_1.rename(columns="σ = {:g}".format).assign(**kept).reset_index()
 # ## What the page found
 
 # %%
+from sameloss.studies.local_signal_images.claims import TOPICS
 from sameloss.studies.verdict import Verdict, verdict_table
 
 record = page.recorded("laptop-long")

@@ -222,18 +222,7 @@ TOPICS = (
     ),
 )
 
-# Printed tables, and statements about them
-
-# Accuracy at most noise as a percentage of that without noise, one run each.
-TABLE_3_1 = pd.DataFrame(
-    [
-        ("CIFAR-10 on pictures of plants", ANYWHERE, 98.97, 69.75),
-        ("CIFAR vehicles among animals", ANY_CORNER, 97.25, 76.37),
-        ("CIFAR-2 on pictures of plants", ANYWHERE, 99.79, 92.81),
-        ("CIFAR-2 on Gaussian noise", ANYWHERE, 96.83, 85.54),
-    ],
-    columns=["data", "placement", "network", "kernel"],
-)
+# A printed table, and statements about it
 
 SMALL, LARGE = "16-on-32", "32-on-64"
 
