@@ -142,8 +142,8 @@ def plain_trace(model):
 
 
 plain = [float(plain_trace(model)) for model in (one, two)]
-for name, one, trace in zip(table.solution[:2], plain, table.trace[:2], strict=True):
-    print(f"{name}: plain {one:.6f}, library {trace:.6f}")
+for name, by_hand, trace in zip(table.solution[:2], plain, table.trace[:2], strict=True):
+    print(f"{name}: plain {by_hand:.6f}, library {trace:.6f}")
 
 # %% [markdown]
 # In the table, `bound` is $4/(m\sqrt T)$, derived below. `cancellation` is the sum of the
