@@ -15,7 +15,6 @@ from sameloss.studies.decision_lists.statements import Tables
 from sameloss.studies.decision_lists.theory import order_of
 from sameloss.studies.growing.claims import Grown
 from sameloss.studies.manifold_flow.experiment import Landscape
-from sameloss.studies.manifold_flow.show import manifold_of
 from sameloss.studies.names import display_name
 
 FORM = """<div class="{kind} movable"><script type="application/json">{data}</script>
@@ -122,14 +121,13 @@ def movable_growth(panels: Mapping[str, Grown]) -> HTML:
 
 def movable_landscape(run: Landscape) -> HTML:
     """SGD on the two-parameter loss of Section 3, from the run's first initial point."""
-    curve = manifold_of(run.population())
     return _figure(
         "sgd-landscape",
         {
             "q": run.probability,
             "start": run.starts[0],
             "steps": run.steps,
-            "minimisers": curve[["x", "y", "trace"]].round(4).to_numpy().tolist(),
+            "minimisers": run.minimisers().round(4).to_numpy().tolist(),
         },
         still="the one above shows two of its paths",
         controls=_slider("learning rate", "rate", 'min="-2.3" max="-0.5" step="0.01" value="-1.4"')

@@ -1,4 +1,4 @@
-"""Configuration, stored runs, checks, figures and tables of the page, on runs as short as possible."""
+"""Configuration, stored runs, and checks of the page, on runs as short as possible."""
 
 from dataclasses import replace
 
@@ -10,7 +10,6 @@ from scipy.interpolate import CubicSpline
 
 from sameloss.errors import ParameterError
 from sameloss.store.pool import compute_all
-from sameloss.studies.manifold_flow import show
 from sameloss.studies.manifold_flow.experiment import (
     FLOW_LANGUAGE,
     PRESETS,
@@ -273,69 +272,7 @@ def test_adams_end_beside_the_flow_of_the_trace():
     assert adam_limit(made_up_adam()) == pytest.approx((0.5, 0.1 * 5**0.5))
 
 
-# Sentences
-
-
-def test_the_conclusion_follows_the_verdicts():
-    limits = pd.DataFrame({"coefficient": [0.25], "standard_error": [0.01]})
-    verdicts = pd.DataFrame(
-        {"id": ["thm33", "thm33-finite", "thm33-adam"], "verdict": ["holds", "holds", "holds as corrected"]}
-    )
-    words = show.conclusion(verdicts, limits, 1e-16, -0.25)
-    assert "extrapolates to 0.250 ±\n0.020 (95 % interval" in words
-    assert "differs by\n-25 % from the theorem's flow" in words
-    assert "2 hold as printed and 1 only as corrected" in words
-
-
-# Figures
-
-
-def labels(ax):
-    return ax.get_legend_handles_labels()[1]
-
-
-def test_each_rate_has_a_line_beside_the_flow(tables, ax):
-    show.drift(tables["sgd"]["trajectories"], tables["sgd"]["flow"], 1, ax)
-    assert labels(ax) == ["flow, ¼ Tr", "η = 0.2", "η = 0.1"]
-    flow = ax.lines[-1]
-    assert flow.get_xdata().max() <= tables["sgd"]["trajectories"].query("batch == 1").time.max()
-    own = tables["sgd"]["trajectories"].query("batch == 1 and rate == 0.2")
-    np.testing.assert_array_equal(ax.lines[0].get_ydata(), own.minimiser)
-
-
-def test_coefficients_and_their_limits(tables, ax):
-    limits = coefficient_limits(tables["sgd"]["coefficients"])
-    show.coefficients(tables["sgd"]["coefficients"], limits, ax)
-    assert len(ax.containers) == 2 * 2  # each batch, and its limit left of zero
-    assert float(ax.containers[2].lines[0].get_xdata()[0]) < 0
-    assert "B = 4" in labels(ax)
-
-
-def test_two_flows_are_drawn_beside_one_large_rate(tables, ax):
-    show.finite_rate(tables["sgd"]["finite"], 0.5, ax)
-    assert labels(ax)[:2] == ["flow, ¼ Tr", "flow for η = 0.5"]
-    assert len(ax.containers) == tables["sgd"]["finite"].batch.nunique()
-
-
-def test_where_adam_ends(tables, ax):
-    show.two_measures(tables["adam"], ax)
-    assert labels(ax) == ["flow, ¼ Tr", "SGD", "Adam", "least Tr H", "least Tr Diag(H)^½"]
-
-
-def test_entries_are_on_the_line_at_a_minimiser_only(page, ax):
-    show.bartlett(page.sgd, ax)
-    off, near, on, _ = ax.lines
-    apart = [float(np.abs(np.subtract(*line.get_data())).max()) for line in (off, near, on)]
-    assert apart[0] > apart[1] > 1e-3 > 1e-10 > apart[2]
-    assert [label.startswith("KL") for label in labels(ax)] == [True, True, False]
-
-
-def test_the_landscape(page, tables, ax):
-    show.landscape(tables["path"], page.landscape.population(), ax)
-    assert labels(ax) == ["SGD, large model", "SGD, small model"]
-
-
 def test_the_manifold_of_two_parameters(page):
-    curve = show.manifold_of(page.landscape.population())
+    curve = page.landscape.minimisers()
     np.testing.assert_allclose(curve.x**3 + curve.y**3, np.log(7 / 3))
-    assert (curve.trace > 0).all()
+    np.testing.assert_allclose(curve.trace, 9 * 0.7 * 0.3 * (curve.x**4 + curve.y**4))

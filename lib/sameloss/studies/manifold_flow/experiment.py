@@ -1,6 +1,7 @@
 """The configuration of this study and its stored runs: SGD and Adam compared with their flows."""
 
 from dataclasses import dataclass, replace
+from math import log
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -339,6 +340,15 @@ class Landscape(Run):
         """The single context with its two words, and the model."""
         words = torch.tensor([[self.probability, 1 - self.probability]], dtype=torch.float64)
         return Population(torch.ones(1, dtype=torch.float64), words, PowerSum())
+
+    def minimisers(self) -> pd.DataFrame:
+        """Points (x, y) with the least loss, and the trace of the Hessian there."""
+        angle = torch.linspace(-0.35, torch.pi / 2 + 0.35, 120, dtype=torch.float64)
+        logit = log(self.probability / (1 - self.probability))
+        radius = (logit / (angle.cos() ** 3 + angle.sin() ** 3)) ** (1 / 3)
+        points = radius[:, None] * torch.stack([angle.cos(), angle.sin()], -1)
+        x, y = points.T
+        return pd.DataFrame({"x": x, "y": y, "trace": PowerSum().trace(points, self.probability)})
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Run one replica from each start."""
