@@ -59,11 +59,23 @@ page = begin(globals(), STUDY, "ii4_decision_lists")
 # label 20.) The first tokens of one sequence, each with its list, with those of the list that occur, and with its label:
 
 # %%
+import pandas as pd
+
 from sameloss.book.chapter import finding, render, say
-from sameloss.studies.decision_lists import show
+from sameloss.seeds import generator_for
+from sameloss.studies.decision_lists.theory import draw_sequences
 
 settings = page.config
-render(show.sequence_table(settings))
+task = settings.task.build()
+sequence = draw_sequences(task.words, settings.length, 1, generator_for("lists shown", 0))
+first_tokens = pd.DataFrame({"token": sequence[0]}).head(10)
+lists = first_tokens.token.map(lambda token: task.lists[token])
+occur = lists.map(lambda listed: [token for token in listed if token in sequence])
+first_tokens["list"] = lists.map(lambda listed: ", ".join(map(str, listed)))
+first_tokens["those that occur"] = occur.map(lambda listed: ", ".join(map(str, listed)))
+first_tokens["label-determining"] = task.determining(sequence)[0, :10]
+first_tokens["label"] = task.labels(sequence)[0, :10]
+render(first_tokens)
 
 # %% [markdown]
 # Often only the token itself occurs, so a model that ignores the rest of each list is already right for these.
@@ -115,10 +127,34 @@ print("library", (-16 * column.gradient(np.zeros(4))).round(4))
 # Time is that of gradient flow: $\eta$ times the number of small steps. The thesis predicts that the scores end in the order of the list, but
 # does not say that training gets there in phases.
 
-# %% mystnb={"figure": {"caption": "Scores that one token gives along the exact flow, by place in its list, one panel per read-out. Vertical lines: two scores change places.", "name": "fig-lists-scores"}, "image": {"alt": "Panels of score against time on a logarithmic axis; the default rises first and is overtaken by the other list tokens one after the other."}}
+# %%
+from sameloss.studies.decision_lists.experiment import THEOREM
+from sameloss.studies.drawing import MARKERS, label_ends, panels
+
 tables = page.results
-finding(show.scores_finding(tables))
-show.scores_along(tables)
+*listed, own, others = tables.entries
+curves = {
+    "Theorem 4.3's c" if name == THEOREM else f"c = {name}": curve
+    for name, curve in tables.curves.groupby("name", sort=False)
+}
+
+# %% mystnb={"figure": {"caption": "Scores that one token gives along the exact flow, by place in its list, one panel per read-out. Vertical lines: two scores change places.", "name": "fig-lists-scores"}, "image": {"alt": "Panels of score against time on a logarithmic axis; the default rises first and is overtaken by the other list tokens one after the other."}}
+drawn = dict(list(curves.items())[:3])
+leads = sum(curve[tables.entries].iloc[0].idxmax() == own for curve in drawn.values())
+ordered = sum(curve[tables.entries].iloc[-1].is_monotonic_decreasing for curve in drawn.values())
+finding(
+    f"The token's own score leads at first at {leads} of the {len(drawn)} read-outs shown; "
+    f"the scores end in the order of the list at {ordered}."
+)
+for (name, curve), ax in zip(drawn.items(), panels(len(drawn)), strict=True):
+    for place, column in enumerate(listed, 1):
+        ax.plot(curve.natural, curve[column], label=f"place {place}")
+    ax.plot(curve.natural, curve[own], label="the token itself")
+    ax.plot(curve.natural, curve[others], color="0.4", ls="--", label="all others")
+    for time in tables.events(curve.readout.iloc[0]).natural.iloc[1:]:
+        ax.axvline(time, color="0.8", lw=1, zorder=0)
+    ax.set(xscale="log", xlabel="time", ylabel="score w", title=name)
+label_ends(ax)
 
 # %%
 exact, first = settings.task.column(1.0), tables.everywhere.iloc[0]
@@ -131,7 +167,11 @@ say(
 )
 
 # %%
-render(show.event_table(tables), decimals=0)
+flows = tables.flows[tables.flows.family == "readout"]
+orders = flows.order.drop_duplicates().iloc[1:]
+first_times = flows.pivot_table("time", "readout", "order", "min")[orders]
+first_times["perfect"] = flows[flows.accuracy == 1].groupby("readout").time.min()
+render(first_times.sort_index(ascending=False).rename_axis("read-out").reset_index(), decimals=0)
 
 # %% [markdown]
 # Move the slider to see what the token attends to in every kind of sequence:
@@ -148,18 +188,43 @@ movable_lists(tables)
 # label-determining token and a third one that is later in its list or not in it. It promises perfect classification within
 # $T = 32 \lambda M / \log L$ steps of size $1/\lambda$, where $\lambda$ bounds the Hessian of $\mathcal L$ and $M$ is the length of the longest list (here $m$).
 
+
 # %%
+def in_tex(number, decimals=1):
+    r"""Write 1.39e12 as $1.4 \times 10^{12}$."""
+    digits, power = f"{number:.{decimals}e}".split("e")
+    return rf"${digits} \times 10^{{{int(power)}}}$"
+
+
 say(
-    f"Here that means $c$ = {show.in_tex(first.readout, 2)} and {show.in_tex(first.promised, 2)} steps. Gradient descent on the exact loss needs {first.steps:,.0f}. "
+    f"Here that means $c$ = {in_tex(first.readout, 2)} and {in_tex(first.promised, 2)} steps. Gradient descent on the exact loss needs {first.steps:,.0f}. "
     "The same for other tasks, with how far the attention on the label-determining token is above uniform attention, $1/n$, once every label is right:"
 )
 
 # %%
-render(show.descent_table(tables))
+descents = tables.everywhere[["words", "length", "rules", "readout", "steps", "promised", "attention"]]
+descents = descents.assign(
+    readout=descents.readout.map("{:.3g}".format),
+    promised=descents.promised.map("{:.3g}".format),
+    attention=(100 * (descents.length * descents.attention - 1)).map("{:+.2g} %".format),
+)
+render(descents.rename(columns={"words": "L", "length": "n", "rules": "m", "readout": "read-out"}))
 
 # %% mystnb={"figure": {"caption": "Attention on the label-determining token along the exact flow (dotted: uniform attention; bars: every label is right from here on).", "name": "fig-lists-attention"}, "image": {"alt": "Attention against scaled time, one line per read-out: flat at the theorem's, growing at practical ones."}}
-finding(show.attention_finding(tables))
-show.attention_along(tables)
+theorems, *practical = (100 * curve.attention.max() for curve in curves.values())
+finding(
+    f"Along these curves the label-determining token gets at most {theorems:.4f} % of the attention at the theorem's "
+    f"read-out, where uniform attention is {100 / settings.length:.4f} %, and at most {max(practical):.0f} % at the others."
+)
+(ax,) = panels(1, width=6)
+for (name, curve), marker in zip(curves.items(), MARKERS, strict=False):
+    (line,) = ax.plot(curve.time, curve.attention, marker=marker, markevery=12, ms=4, label=name)
+    reached = curve[curve.accuracy == 1].head(1)
+    ax.plot(reached.time, reached.attention, "|", ms=16, color=line.get_color())
+ax.axhline(1 / settings.length, color="0.5", lw=1, ls=":")
+ax.set(xscale="log", ylim=(0, 1), xlabel="scaled time (c/n)² t")
+ax.set_ylabel("attention on the label-determining token")
+label_ends(ax)
 
 # %%
 from sameloss.studies.decision_lists.statements import uniform_bound
@@ -185,13 +250,29 @@ say(
 # $c^* = \log\big((1 + D(L - 1)) / (1 - D)\big)$.
 
 # %% mystnb={"figure": {"caption": "Time to perfection half a unit below the critical read-out, at it and above it, by vocabulary (no point: not within the horizon).", "name": "fig-lists-critical"}, "image": {"alt": "Times grow with the vocabulary, and explode below the critical read-out."}}
-finding(show.critical_finding(tables))
-show.critical(tables)
+times = tables.sweep("critical").pivot(index="words", columns="family", values="natural")
+above = times["critical +0.5"].dropna()
+words, below = above.index[-1], times["critical -0.5"].fillna(settings.horizon)
+finding(
+    f"At L = {words}, training takes at least {below[words] / above[words]:,.0f} times as long half a unit below "
+    "the critical read-out as half a unit above it."
+)
+(ax,) = panels(1, width=5.5)
+names = {"critical -0.5": "c* − ½", "critical +0": "c*", "critical +0.5": "c* + ½"}
+for (family, name), marker in zip(names.items(), MARKERS, strict=False):
+    reached = times[family].dropna()
+    (line,) = ax.plot(reached, marker=marker)
+    if len(reached):
+        end, style = (reached.index[-1], reached.iloc[-1]), {"va": "center", "color": line.get_color()}
+        ax.annotate(name, end, (8, 0), textcoords="offset points", **style)
+ax.set(xscale="log", yscale="log", xlabel="vocabulary L", ylabel="time to perfection")
+ax.set_xticks(times.index, times.index)
+ax.minorticks_off()
 
 # %%
 say(
     f"In the figure sequences have $L/8$ tokens and lists have four. For the task of this page $c^*$ is {exact.critical_readout:.2f}, beside "
-    f"$\\log 2L$ = {np.log(2 * settings.vocabulary):.2f} and the theorem's {show.in_tex(first.readout)}."
+    f"$\\log 2L$ = {np.log(2 * settings.vocabulary):.2f} and the theorem's {in_tex(first.readout)}."
 )
 
 # %% [markdown]
@@ -202,8 +283,26 @@ say(
 # thesis does not say how many sequences it sampled.
 
 # %% mystnb={"figure": {"caption": "Figure 4.1: V after one step, exactly and on sampled sequences, for the first 60 tokens and labels; each panel has its own scale of colours.", "name": "fig-lists-one-step"}, "image": {"alt": "Images of V: a shifted diagonal, in noise that shrinks with the number of sequences."}}
-finding(show.step_finding(settings))
-show.one_step(settings)
+from matplotlib import colormaps
+
+from sameloss.studies.decision_lists.statements import sampled_step
+from sameloss.studies.decision_lists.theory import exact_step, recall
+
+few, many = (sampled_step(settings, count) for count in (25, 1000))
+finding(
+    f"After one step, V is largest at the right label for {100 * recall(task, few):.0f} % of tokens on 25 sequences, "
+    f"and for {100 * recall(task, many):.0f} % on 1,000."
+)
+exactly = exact_step(task, settings.length, float(task.words**2))
+steps_on_v = {"exactly": exactly, "25 sequences": few, "1,000 sequences": many}
+for (title, matrix), ax in zip(steps_on_v.items(), panels(3, width=4.2), strict=True):
+    corner = matrix[:60, :60].numpy()
+    most = np.abs(corner).max()
+    few_colours = colormaps["vlag"].resampled(7)  # so that an image of noise is a small file
+    image = ax.imshow(corner, cmap=few_colours, vmin=-most, vmax=most, interpolation="nearest")
+    ax.set(title=title, xlabel="attended token", ylabel="label")
+    ax.grid(visible=False)
+    ax.figure.colorbar(image, ax=ax, shrink=0.6)
 
 # %% [markdown]
 # The shifted diagonal is where $P$ is 1. The other tokens of a list are too weak to be seen on this scale of colours.
@@ -223,7 +322,24 @@ finding(
     f"At its smallest learning rate, SGD on W alone takes {alone.value.iloc[0]:.2f} times as long as the exact flow; "
     f"from scratch, W and V together reach {ends.mean():.0f} % accuracy."
 )
-show.along_sgd(tables)
+left, right = panels(2, width=4.5)
+flow, end = tables.events(settings.readout), (tables.alone.rate * tables.alone.step).max()
+accuracy = np.append(flow.accuracy, flow.accuracy.iloc[-1])
+left.step(
+    [*flow.natural, flow.natural.max() + end], 100 * accuracy, where="post", color="0.2", label="exact flow"
+)
+for at, (rate, runs) in enumerate(tables.alone.groupby("rate")):
+    by_seed = 100 * runs.pivot(index="step", columns="seed", values="accuracy")
+    lines = left.plot(rate * by_seed.index, by_seed, lw=1, alpha=0.6, color=f"C{at}")
+    lines[0].set_label(f"SGD, η = {rate:g}")
+right.plot(
+    100 * tables.both.pivot(index="step", columns="seed", values="accuracy"), lw=1, alpha=0.6, color="C0"
+)
+for ax, label in ((left, "time (steps × η)"), (right, "steps of SGD on W and V")):
+    ax.axhline(100 * exact.plateau, color="0.5", lw=1, ls=":")
+    ax.set(xlabel=label, ylabel="accuracy (%)", ylim=(-3, 104))
+left.set_xlim(-0.04 * end, 1.04 * end)
+_ = left.legend(fontsize="small")
 
 # %%
 times = ", ".join(
@@ -242,16 +358,11 @@ say(
 # %%
 judged = page.statements()
 counts = ", ".join(f"{verdict} ({count})" for verdict, count in judged.verdict.value_counts().items())
-undecided = (
-    ""
-    if ends.mean() > 98
-    else ", which does not show whether they converge later, although the verdict below counts it as a failure"
-)
 say(
     f"Scores grow in phases, and in the regime of Theorem 4.3 training takes {first.steps:,.0f} steps where the theorem allows "
-    f"{show.in_tex(first.promised)}. Attention barely moves there: when every label is right, the label-determining token gets {excess:.2g} % more "
+    f"{in_tex(first.promised)}. Attention barely moves there: when every label is right, the label-determining token gets {excess:.2g} % more "
     f"than uniform attention, and the read-out does the rest. "
-    f"From scratch both matrices reach {ends.mean():.1f} % in {settings.steps:,} steps{undecided}, "
+    f"From scratch both matrices reach {ends.mean():.1f} % in {settings.steps:,} steps, the last that are tested, "
     f"with {last.attention.mean():.2f} of the attention on that token. "
     f"Flows and the theorem's steps are computed without sampling; SGD has {settings.seeds} seeds. "
     f"The statements, by verdict: {counts}."
