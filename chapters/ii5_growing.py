@@ -100,21 +100,33 @@ print("the same function:", torch.allclose(plain(tokens, positions), model(token
 
 # %%
 from sameloss.book.chapter import finding, render, say
-from sameloss.studies import drawing
-from sameloss.studies.growing import show
+from sameloss.studies.growing.claims import gain
 from sameloss.studies.recorded import record_in_words
 
 grown, thirty = page.results, page.recorded("laptop-long")
+here, there = (f"{gain(run.headroom()):.0f} %" for run in (grown, thirty))
 say(
-    f"The headroom is {show.headroom_in_words(grown.headroom())}. In the recorded run it is {show.headroom_in_words(thirty.headroom())}. "
-    "Where no gain is detected, claims that require one are not testable. "
+    f"The headroom is {here}; in the recorded run it is {there}, with 95 % intervals. Where the interval contains zero, no "
+    "gain from depth is detected, and claims that require one are not testable. "
     + record_in_words("laptop-long", "ii5_growing")
 )
 
 # %% mystnb={"figure": {"caption": "KL after growing, mean over the shallow models, one line per operator. At step 0 copies have disrupted the function; the others have preserved it, exactly or nearly.", "name": "fig-after-growing"}, "image": {"alt": "KL against steps after growing on logarithmic axes; copies begin above the others and fall fastest."}}
-finding(show.after_growing_finding(grown))
+from sameloss.studies import drawing
+
+kl, kept = grown.kl.mean(0), grown.not_grown.mean(0)  # by step and operator; by step
+begin, *_, end = kl[:, grown.of("duplicate")].mean(1) - kept
+finding(f"Relative to the model not grown, duplicates begin at {begin:+.2g} nats and end at {end:+.2g}.")
 (ax,) = drawing.panels(1, width=6)
-show.after_growing(grown, ax)
+fillings = list(dict.fromkeys(operator.filling for operator in grown.operators))
+for at, filling in enumerate(fillings):
+    style = {"color": f"C{at}", "marker": drawing.MARKERS[at], "ms": 3, "lw": 1}
+    lines = ax.plot(grown.steps, kl[:, grown.of(filling)], **style)
+    lines[0].set_label(filling)
+ax.plot(grown.steps, kept, color="0.35", ls="--", label="not grown")
+ax.set_xscale("symlog", linthresh=1)
+ax.set(yscale="log", xlabel="steps after growing", ylabel=drawing.KL_LABEL)
+drawing.plain_log_axis(ax.yaxis, kl)
 drawing.label_ends(ax)
 
 # %%
@@ -133,14 +145,30 @@ say(
 # within each shallow model and averaged.
 
 # %% mystnb={"figure": {"caption": "Figure 5.2: the final KL of every operator against the KL right after growing (left) and after about 5 % of the steps (right), each over the mean of its shallow model's candidates.", "name": "fig-early-final"}, "image": {"alt": "Two scatter plots of the final KL, coloured by how new layers begin."}}
-finding(show.early_final_finding(grown))
-axes = drawing.panels(2, width=4.5)
-show.early_against_final(grown, 0, "right after growing", axes[0])
-show.early_against_final(grown, grown.early, f"after {grown.steps[grown.early]} steps", axes[1])
-drawing.legend(axes[0])
+from sameloss.statistics.prediction import mean_correlation
+
+evaluations = {"right after growing": 0, f"after {grown.steps[grown.early]} steps": grown.early}
+initial, early = (mean_correlation(grown.correlations(at)) for at in evaluations.values())
+finding(
+    f"The rank correlation with the final KL is {initial:.2f} right after growing and {early:.2f} after "
+    f"{grown.steps[grown.early]} steps."
+)
+final = grown.final / grown.final.mean(1, keepdims=True)
+for (title, at), ax in zip(evaluations.items(), drawing.panels(2, width=4.5), strict=True):
+    seen = grown.chosen_by[:, at] / grown.chosen_by[:, at].mean(1, keepdims=True)
+    for filling, marker in zip(fillings, drawing.MARKERS, strict=False):
+        points = seen[:, grown.of(filling)].ravel(), final[:, grown.of(filling)].ravel()
+        ax.plot(*points, marker, ms=5, alpha=0.7, label=filling)
+    ax.set(xlabel=f"KL {title}, over its mean", ylabel="final KL, over its mean")
+drawing.legend(ax)
 
 # %%
-say(f"The thesis has -0.418 and 0.986. {show.ceiling_in_words(grown)}")
+from sameloss.studies.growing.claims import PREDICTIVE
+
+say(
+    "The thesis has -0.418 and 0.986. At the end of training the two halves of the held-out sentences order the operators with a "
+    f"rank correlation of {grown.ceiling():.2f}, which limits all earlier evaluations; below {PREDICTIVE}, no claim about an order is testable."
+)
 
 # %% [markdown]
 # If the correlation over all operators differs from that within one initialisation, it reflects the initialisations and not the loss. The recorded
@@ -150,31 +178,87 @@ say(f"The thesis has -0.418 and 0.986. {show.ceiling_in_words(grown)}")
 import pandas as pd
 
 runs = {f"preset {page.config.name}": grown, "recorded, thirty operators": thirty}
-correlations = {name: show.correlation_table(run) for name, run in runs.items()}
-render(pd.concat(correlations, names=["runs"]).reset_index("runs").dropna(subset="value"))
+rows = []
+for name, run in runs.items():
+    copies, random = run.of("duplicate"), run.of("random")
+    groups = {
+        "all": None,
+        "copies": copies,
+        "random": random,
+        "the thesis' (copies and random)": copies | random,
+    }
+    for group, operators in groups.items():
+        for when, at in (("right after growing", 0), (f"after {run.steps[run.early]} steps", run.early)):
+            interval = mean_correlation(run.correlations(at, operators))
+            rows.append({"runs": name, "operators": group, "KL": when, **interval._asdict()})
+render(pd.DataFrame(rows).dropna(subset="value"))
 
 # %% [markdown]
 # ## How early? (Figure 5.3)
 
+# %%
+import seaborn as sns
+
+from sameloss.statistics.prediction import transition
+
+
+def how_early(run):
+    """Draw Figure 5.3; return its curves, and the step that best separates early rankings from late ones."""
+    left, middle, right = drawing.panels(3)
+    curve, alike = run.correlation_curve(), run.mean_self_correlation()
+    for ax, name, least in ((left, "correlation", -1), (right, "regret", 0)):
+        low, high = curve[f"{name}_low"].clip(least, 1), curve[f"{name}_high"].clip(least, 1)
+        ax.fill_between(curve.step, low, high, alpha=0.15, lw=0)
+        ax.plot(curve.step, curve[f"{name}_value"], "o-", ms=4)
+        ax.set_xscale("symlog", linthresh=1)
+        ax.set(xlabel="steps after growing", ylim=(least - 0.05, 1.05))
+    left.axhline(0, color="0.5", lw=1)
+    left.set_ylabel("Spearman with the final KL")
+    at_random = run.relative_regret(run.final.mean(1)).mean()
+    right.axhline(at_random, color="0.35", ls="--")
+    right.axvline(run.settings.lag, color="C1", ls=":")
+    right.set_ylabel("relative regret")
+    evaluations = pd.DataFrame(alike, run.steps, run.steps)
+    sns.heatmap(
+        evaluations, vmin=-1, vmax=1, cmap="vlag", square=True, cbar_kws={"label": "Spearman"}, ax=middle
+    )
+    separating, _ = transition(alike)
+    middle.axvline(separating, color="0.2", lw=1)
+    middle.axhline(separating, color="0.2", lw=1)
+    middle.set(xlabel="steps after growing", ylabel="steps after growing")
+    middle.invert_yaxis()
+    return curve, run.steps[separating]
+
+
 # %% mystnb={"figure": {"caption": "Figure 5.3: by step after growing (0 stands at the left end), the rank correlation with the final KL (left); the correlation between any two evaluations, and the step that best separates early from late ones (lines; middle); and the relative regret of choosing then (right; dashed: a choice at random, dotted: LAG's k). Bands: 95 % over shallow models.", "name": "fig-how-early"}, "image": {"alt": "Three panels against the steps after growing: correlation, a map of correlations between evaluations, and relative regret."}}
-finding(show.how_early_finding(grown))
-curve = show.how_early(grown, drawing.panels(3))
+correlations = grown.correlation_curve().correlation_value
+finding(
+    f"With {len(grown.operators)} operators, the rank correlation with the final KL is at most "
+    f"{correlations.iloc[:-1].max():.2f} before the end."
+)
+curve, separating = how_early(grown)
 
 # %%
 say(
-    f"{show.transition_in_words(grown)} When LAG chooses, the best operator is among its first three for "
+    f"Early and late rankings are best separated at step {separating} ({100 * separating / grown.settings.steps:.1f} % of the steps). "
+    "When LAG chooses, the best operator is among its first three for "
     f"{100 * curve['recall@3'][grown.nearest(grown.settings.lag)]:.0f} % of the shallow models (recall@3). "
     f"Bands over {len(grown.final)} shallow models are wide, and a choice at any step may be no better than one at random."
 )
 
 # %% mystnb={"figure": {"caption": "Figure 5.3 with thirty operators, recorded: correlation, self-correlation and regret as above.", "name": "fig-thirty"}, "image": {"alt": "Three panels against the steps after growing, for thirty operators."}}
-finding(show.how_early_finding(thirty))
-curve_of_thirty = show.how_early(thirty, drawing.panels(3))
+correlations = thirty.correlation_curve().correlation_value
+finding(
+    f"With {len(thirty.operators)} operators, the rank correlation with the final KL is at most "
+    f"{correlations.iloc[:-1].max():.2f} before the end."
+)
+curve_of_thirty, separating = how_early(thirty)
 
 # %%
 say(
-    f"{show.transition_in_words(thirty)} The recall@3 of LAG is {100 * curve_of_thirty['recall@3'][thirty.nearest(thirty.settings.lag)]:.0f} %. "
-    f"{show.ceiling_in_words(thirty)} Move the step to see which operator one would choose then:"
+    f"Early and late rankings are best separated at step {separating} ({100 * separating / thirty.settings.steps:.1f} % of the steps). "
+    f"The recall@3 of LAG is {100 * curve_of_thirty['recall@3'][thirty.nearest(thirty.settings.lag)]:.0f} %. At the end the two halves "
+    f"of the sentences order the thirty operators with a rank correlation of {thirty.ceiling():.2f}. Move the step to see which operator one would choose then:"
 )
 
 # %%
@@ -191,8 +275,20 @@ movable_growth(runs)
 # initialisation:
 
 # %%
-choices = {name: show.choice_table(run) for name, run in runs.items()}
-render(pd.concat(choices, names=["runs"]).reset_index("runs"), decimals=4)
+from sameloss.statistics.intervals import seed_interval
+from sameloss.studies.growing.claims import FROM_SCRATCH, UNTRAINED, chosen
+
+rows = []
+for name, run in runs.items():
+    finals = {rule: chosen(run.final, choice) for rule, choice in run.choices.items() if rule != "oracle"}
+    finals |= {"at random": run.final.mean(1), "not grown": run.not_grown[:, -1]}
+    finals["from scratch, equal FLOPs"] = run.scratch[:, -1]
+    for choice, final in finals.items():
+        above, low, high = seed_interval(final - run.final.min(1))
+        interval = {"KL above the best": above, "low": low, "high": high}
+        regret = run.relative_regret(final).mean()
+        rows.append({"runs": name, "choice": choice, **interval, "relative regret": regret})
+render(pd.DataFrame(rows), decimals=4)
 
 # %% [markdown]
 # The thesis' numbers, one trial per operator (losses in nats per token of natural text; *oracle* is the best operator):
@@ -215,8 +311,14 @@ render(pd.concat(choices, names=["runs"]).reset_index("runs"), decimals=4)
 # and 21.82 % on TyDi QA for oracle, LAG, LAG@0, last and random on top.
 
 # %%
-accuracies = {name: show.downstream_table(run) for name, run in runs.items()}
-render(pd.concat(accuracies, names=["runs"]).reset_index("runs"), decimals=2)
+rows = []
+for name, run in runs.items():
+    models = {rule: run.named(choice) for rule, choice in run.choices.items()}
+    models |= {control: [control] * len(run.final) for control in ("not grown", FROM_SCRATCH, UNTRAINED)}
+    for rule, of_each_seed in models.items():
+        rows.append({"runs": name, "model": rule, **run.accuracies(of_each_seed).mean()})
+parts = {"root": "whole sentence"} | {f"span{words}": f"first {words} words" for words in (2, 4, 8)}
+render(pd.DataFrame(rows).rename(columns=parts))
 
 # %% [markdown]
 # ## The age of the shallow model
@@ -225,15 +327,38 @@ render(pd.concat(accuracies, names=["runs"]).reset_index("runs"), decimals=2)
 # several ages, up to near saturation.
 
 # %% mystnb={"figure": {"caption": "Recorded: the gain from depth and the final spread of operators by the age of the shallow models, with 95 % intervals (left), and the rank correlation with the final KL by step, one line per age (right).", "name": "fig-ages"}, "image": {"alt": "Two panels: spread and gain against the age of the shallow model; correlation with the final KL by step, one line per age."}}
-finding(show.ages_finding(thirty))
+aged = dict(sorted(thirty.aged.items()))
+(young, *_, old), (youngest, *_, oldest) = aged.values(), aged
+finding(
+    f"From {youngest:,} to {oldest:,} steps before growing, the gain from depth goes from {gain(young.headroom()):.0f} to "
+    f"{gain(old.headroom()):.0f} %, the operators' spread from {100 * young.spread().mean():.0f} to {100 * old.spread().mean():.0f} %."
+)
 left, right = drawing.panels(2, width=4.5)
-show.spread_by_age(thirty, left)
-show.correlation_by_age(thirty, right)
-drawing.label_ends(left)
-drawing.label_ends(right)
+spreads = [seed_interval(run.spread()) for run in aged.values()]
+drawing.interval_line(left, list(aged), 100 * np.array(spreads), 0, "spread of operators")
+gains = [gain(run.headroom()) for run in aged.values()]
+drawing.interval_line(left, list(aged), gains, 1, "gain from depth")
+for (age, run), marker in zip(aged.items(), drawing.MARKERS, strict=False):
+    mean = [mean_correlation(run.correlations(at)).value for at in range(len(run.steps))]
+    right.plot(run.steps, mean, marker=marker, ms=4, label=f"grown at {age:,}")
+left.set(xscale="log", xlabel="steps before growing", ylabel="of the final KL (%)")
+left.set_xticks(list(aged), [f"{age:,}" for age in aged])
+left.minorticks_off()
+right.set_xscale("symlog", linthresh=1)
+right.set(xlabel="steps after growing", ylabel="Spearman with the final KL", ylim=(-1.05, 1.05))
+for ax in (left, right):
+    ax.axhline(0, color="0.5", lw=1)
+    drawing.label_ends(ax)
 
 # %%
-say(show.ages_in_words(thirty))
+ranks = "; ".join(
+    f"{age:,} steps: {gain(run.headroom()):.0f} % and {mean_correlation(run.correlations(0)):.2f}"
+    for age, run in aged.items()
+)
+say(
+    "The gain from depth, and the rank correlation of the initial with the final KL, by the age of the shallow model: "
+    f"{ranks}. Where the gain's interval contains zero, the order of the operators may be chance."
+)
 
 # %% [markdown]
 # ## What this page found
@@ -243,8 +368,7 @@ from sameloss.book.chapter import beside_the_paper, verdict_sentences
 
 of = verdict_sentences(page)
 say(
-    f"Operators can be compared only where depth helps. Here the headroom is {show.headroom_in_words(grown.headroom())}; "
-    f"in the recorded run it is {show.headroom_in_words(thirty.headroom())}. "
+    f"Operators can be compared only where depth helps. Here the headroom is {here}; in the recorded run it is {there}. "
     f"Verdicts: on the early loss as a predictor, {of['grow-early']}; on LAG against a choice by the initial loss, {of['grow-lag-initial']}. "
     f"All intervals are over {len(grown.final)} shallow models here and {len(thirty.final)} in the recorded run, too few for small effects."
 )

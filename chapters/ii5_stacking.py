@@ -61,34 +61,48 @@ page = begin(globals(), STUDY, "ii5_stacking")
 # %% mystnb={"figure": {"caption": "KL in the last stage against the FLOPs of all stages so far, mean over first stages. Dashed: the two controls.", "name": "fig-stacks"}, "image": {"alt": "KL on a logarithmic axis against FLOPs, one line per method, dashed for the controls."}}
 from sameloss.book.chapter import finding, render, say
 from sameloss.studies import drawing
-from sameloss.studies.growing import show
+from sameloss.studies.growing.claims import FROM_SCRATCH, WAY_NAMES
 
 stacks_ = page.results
-finding(show.stacks_finding(stacks_))
+adaptive, scratch = (stacks_.below("last", way) for way in ("adaptive", FROM_SCRATCH))
+finding(
+    f"Relative to stacking the last layers, adaptive stacking ends at {adaptive:+.4f} nats, training from scratch with "
+    f"equal FLOPs at {scratch:+.4f}."
+)
+deepest = stacks_.stages[stacks_.stages.layers == stacks_.stages.groupby("way").layers.transform("max")]
+mean = deepest.groupby(["way", "step"])[["flops", "kl"]].mean()
 (ax,) = drawing.panels(1, width=6.5)
-show.stacks_by_flops(stacks_, ax)
+for (way, label), marker in zip(WAY_NAMES.items(), drawing.MARKERS, strict=False):
+    style = {"color": "0.35", "ls": "--"} if way in ("not grown", FROM_SCRATCH) else {}
+    ax.plot(mean.flops[way], mean.kl[way], marker=marker, ms=5, label=label, **style)
+ax.set(yscale="log", xlabel="FLOPs since initialisation", ylabel="KL (nats per masked token)")
+drawing.plain_log_axis(ax.yaxis, mean.kl)
 drawing.label_ends(ax)
 
 # %%
-say(
-    f"The headroom, by how much growing in the last stage reduces the final KL, is {show.headroom_in_words(stacks_.headroom())}. "
-    "Where no gain is detected, claims that require one are not testable. All differences are computed within each first stage, "
-    "with 95 % intervals over these:"
-)
-
-# %%
-render(show.stack_table(stacks_), decimals=4)
-
-# %%
+from sameloss.studies.growing.claims import gain
 from sameloss.studies.recorded import record_in_words
 
 deeper = page.recorded("laptop-long")
 say(
-    f"With six layers the headroom is {show.headroom_in_words(deeper.headroom())}. {record_in_words('laptop-long', 'ii5_stacking')}"
+    f"The headroom, by how much growing in the last stage reduces the final KL, is {gain(stacks_.headroom()):.0f} %; in the recorded "
+    f"run, of six layers, it is {gain(deeper.headroom()):.0f} %. Where the interval contains zero, no gain is detected, and claims that "
+    f"require one are not testable. All differences are computed within each first stage, with 95 % intervals over these. "
+    f"{record_in_words('laptop-long', 'ii5_stacking')}"
 )
 
 # %%
-render(show.stack_table(deeper), decimals=4)
+import pandas as pd
+
+rows = []
+for name, run in {f"preset {page.config.name}": stacks_, "recorded, six layers": deeper}.items():
+    last = run.ends("last")
+    for way, label in WAY_NAMES.items():
+        end, (above, low, high) = run.ends(way), run.below("last", way)
+        interval = {"KL": end.kl.mean(), "above last": above, "low": low, "high": high}
+        flops = f"{100 * (end.flops / last.flops).mean():.1f}"
+        rows.append({"runs": name, "way": label, **interval, "FLOPs (%)": flops})
+render(pd.DataFrame(rows).sort_values(["runs", "KL"]), decimals=4)
 
 # %% [markdown]
 # ## What this page found
@@ -98,7 +112,8 @@ from sameloss.book.chapter import beside_the_paper, verdict_sentences
 
 verdict = verdict_sentences(page)
 say(
-    f"{show.stacks_finding(stacks_)} The recorded run has six layers. {show.stacks_finding(deeper)} "
+    f"Relative to stacking the last layers, adaptive stacking ends at {adaptive:+.4f} nats, and at {deeper.below('last', 'adaptive'):+.4f} in "
+    f"the recorded run of six layers; training from scratch with equal FLOPs ends at {scratch:+.4f} and {deeper.below('last', FROM_SCRATCH):+.4f}. "
     f"The verdict on choosing at every stage: {verdict['stack-adaptive']}; on stacking against training from scratch: {verdict['stack-scratch']}. "
     "Both require that growing in the last stage reduces the KL. "
     f"All intervals are over {len(stacks_.settings.stack_seeds)} first stages here and {len(deeper.settings.stack_seeds)} in the recorded run, too few for small effects."
