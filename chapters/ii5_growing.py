@@ -196,7 +196,7 @@ render(pd.DataFrame(rows).dropna(subset="value"))
 # %% [markdown]
 # ## How early? (Figure 5.3)
 
-# %%
+# %% tags=["hide-input"]
 import seaborn as sns
 
 from sameloss.statistics.prediction import transition
@@ -258,7 +258,7 @@ curve_of_thirty, separating = how_early(thirty)
 say(
     f"Early and late rankings are best separated at step {separating} ({100 * separating / thirty.settings.steps:.1f} % of the steps). "
     f"The recall@3 of LAG is {100 * curve_of_thirty['recall@3'][thirty.nearest(thirty.settings.lag)]:.0f} %. At the end the two halves "
-    f"of the sentences order the thirty operators with a rank correlation of {thirty.ceiling():.2f}. Move the step to see which operator one would choose then:"
+    f"of the sentences order the operators with a rank correlation of {thirty.ceiling():.2f}. Move the step to see which operator one would choose then:"
 )
 
 # %%
