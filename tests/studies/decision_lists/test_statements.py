@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from cells import definitions
 
 from sameloss.studies.decision_lists import statements
 from sameloss.studies.decision_lists.statements import STATEMENTS, checks
@@ -84,3 +85,9 @@ def test_the_bound_of_uniform_attention(page):
     assert small.standard_error < 0.002
     drawn = statements.uniform_bound(replace(page.config, vocabulary=200, length=25, list_length=4))
     assert drawn.mean == pytest.approx(0.08, abs=1e-3)
+
+
+def test_a_large_number_in_tex():
+    in_tex = definitions("ii4_decision_lists").in_tex
+    assert in_tex(1.389e12) == r"$1.4 \times 10^{12}$"
+    assert in_tex(9_591_403, 2) == r"$9.59 \times 10^{6}$"

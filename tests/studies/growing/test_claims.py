@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from cells import definitions
 
 from sameloss.studies.growing.claims import EARLY, STACKING_TOPICS, TOPICS
 from sameloss.studies.verdict import Verdict, judge, verdict_table
@@ -180,3 +182,13 @@ def test_without_preserving_operators_there_is_no_comparison_with_copies(synthet
         kl=synthetic.kl[..., :count],
     )
     assert np.isnan(BY_ID["grow-preserving"].effect(fewer).value)
+
+
+def test_rankings_separate_at_the_planted_step(synthetic):
+    curve, step = definitions("ii5_growing").how_early(synthetic)
+    assert curve.equals(synthetic.correlation_curve())
+    assert step == 3
+    left, middle, right = plt.gcf().axes[:3]
+    assert {line.get_xdata()[0] for line in middle.lines[:1]} == {3}
+    np.testing.assert_allclose(right.lines[0].get_ydata(), curve.regret_value)
+    assert left.get_ylabel() != right.get_ylabel()
