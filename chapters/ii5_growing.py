@@ -218,10 +218,8 @@ def how_early(run):
     right.axhline(at_random, color="0.35", ls="--")
     right.axvline(run.settings.lag, color="C1", ls=":")
     right.set_ylabel("relative regret")
-    evaluations = pd.DataFrame(alike, run.steps, run.steps)
-    sns.heatmap(
-        evaluations, vmin=-1, vmax=1, cmap="vlag", square=True, cbar_kws={"label": "Spearman"}, ax=middle
-    )
+    style = {"vmin": -1, "vmax": 1, "cmap": "vlag", "square": True, "cbar_kws": {"label": "Spearman"}}
+    sns.heatmap(pd.DataFrame(alike, run.steps, run.steps), ax=middle, **style)
     separating, _ = transition(alike)
     middle.axvline(separating, color="0.2", lw=1)
     middle.axhline(separating, color="0.2", lw=1)

@@ -62,7 +62,7 @@ def test_a_level_that_was_not_reached_refutes_nothing(tables):
 
 def test_perfection_is_the_first_event_that_is_right(tables):
     events = tables.events(30.0)
-    row = tables.sweep("readout").query("readout == 30")
+    row = tables.perfect.query("family == 'readout' and readout == 30")
     assert row.time.item() == events[events.accuracy == 1].time.min()
     flows = tables.flows[tables.flows.accuracy < 1]
     never = replace(tables, flows=flows).perfect  # a flow that is not perfect in time stays in the table

@@ -99,10 +99,6 @@ class Tables:
         perfect = self.flows[self.flows.accuracy == 1].groupby(about)[["time", "natural"]].min()
         return self.flows[about].drop_duplicates().merge(perfect.reset_index(), "left", about)
 
-    def sweep(self, family: str) -> pd.DataFrame:
-        """Times to perfection of families with this prefix."""
-        return self.perfect[self.perfect.family.str.startswith(family)]
-
     @property
     def entries(self) -> list[str]:
         """Columns of scores in `curves`: list tokens in order, then all others."""
