@@ -136,10 +136,37 @@ show_source(outside)
 # word, after a shared prefix.
 
 # %%
+import time
+
+import pandas as pd
+
 from sameloss.book.chapter import render, scientific
+from sameloss.languages import TeacherSpec
 from sameloss.studies.same_loss import figures, languages
 
-compared = languages.definition_and_pass(page.config, sentences=20)
+setups = languages.setups(page.config)
+summable = {name: setups[key].language.build() for key, name in languages.LANGUAGES.items()}
+opt = languages.opt_language(page.config)
+teachers = {languages.opt_name(opt): opt.build()} if isinstance(opt, TeacherSpec) else {}
+
+
+def timed(compute, *arguments):
+    """Return a result and its milliseconds, of the second time: the first also plans the computation."""
+    compute(*arguments)
+    started = time.perf_counter()
+    result = compute(*arguments)
+    return result, 1000 * (time.perf_counter() - started)
+
+
+rows = []
+for name, language in {**summable, **teachers}.items():
+    sample = language.sample(20, torch.Generator().manual_seed(0))
+    by_word, definition_ms = timed(substituted_conditionals, language, sample)
+    at_once, pass_ms = timed(language.conditionals, sample)
+    row = {"language": name, "passes": int(sample.lengths.max()) * language.words}
+    row |= {"definition_ms": definition_ms, "pass_ms": pass_ms, "times faster": definition_ms / pass_ms}
+    rows.append(row | {"difference": (by_word - at_once).abs().max().item()})
+compared = pd.DataFrame(rows)
 render(scientific(compared, "difference"), decimals=1)
 
 # %% [markdown]
@@ -152,7 +179,30 @@ render(scientific(compared, "difference"), decimals=1)
 # stops at 10,000 fillings.)
 
 # %%
-several = languages.masks_summed_both_ways(page.config, most=3, sentences=20)
+from sameloss.languages.autoregressive import FILLINGS, fillings, sum_of_fillings
+from sameloss.languages.entropy import entropy_under_masks, mask_some
+
+
+def by_filling(language, masked):
+    """Log probability of the visible words: the joint probabilities of all ways to fill the masks, added up."""
+    filled, owners = fillings(masked, language.words)
+    return sum_of_fillings(language.log_prob(filled)[:, None], owners, len(masked.lengths)).squeeze(1)
+
+
+rows = []
+for name, language in summable.items():
+    generator = torch.Generator().manual_seed(0)
+    sample = language.sample(20, generator)
+    for masks in range(1, 4):
+        if language.words**masks > FILLINGS:
+            break
+        masked = mask_some(sample, masks, generator)
+        one_by_one, filling_ms = timed(by_filling, language, masked)
+        at_once, pass_ms = timed(language.log_prob, masked)
+        row = {"language": name, "masks": masks, "fillings": language.words**masks}
+        row |= {"filling_ms": filling_ms, "pass_ms": pass_ms, "times faster": filling_ms / pass_ms}
+        rows.append(row | {"difference": (one_by_one - at_once).abs().max().item()})
+several = pd.DataFrame(rows)
 render(scientific(several, "difference"), decimals=1)
 
 # %% [markdown]
@@ -160,9 +210,18 @@ render(scientific(several, "difference"), decimals=1)
 # until only the length of the sentence is visible.
 
 # %% mystnb={"figure": {"caption": "Exact entropy of one masked token, averaged over sentences, against the number of masks (95 % intervals over sentences; dotted, the logarithm of the vocabulary). One mask is the paper's setting.", "name": "fig-masks"}, "image": {"alt": "Entropy rises with the number of masked tokens for PCFG and HMM."}}
+from sameloss.seeds import generator_for
 from sameloss.studies import drawing
 
-table = languages.entropy_by_masks(page.config, page.config.language_sentences)
+rows = []
+for name, language in summable.items():
+    generator = generator_for("masks", 0)
+    sample = language.sample(page.config.language_sentences, generator)
+    for masks in range(1, language.max_length + 1):
+        mean, error, _ = entropy_under_masks(language, mask_some(sample, masks, generator))
+        row = {"language": name, "words": language.words, "masks": masks}
+        rows.append(row | {"entropy": mean, "standard_error": error})
+table = pd.DataFrame(rows)
 entropies = table.groupby("language", sort=False).entropy
 gains = (entropies.last() - entropies.first()).items()
 changes = " and ".join(f"{gain:+.2f} nats ({name})" for name, gain in gains)
@@ -181,10 +240,18 @@ drawing.label_ends(figures.entropy_by_masks(table, ax))
 # empty. Block-diagonal HMMs and grammars whose symbols emit only some of the words have
 # such zeros. This book's small HMM is mixed with a little of the uniform distribution and has none. Its small grammar
 # smooths the emissions of the last level only, so words of branches that stop early keep their zeros, as in the paper's
-# shape.
+# shape. `zeros (%)` is the share of zeros among the conditionals of 200 sentences.
 
 # %%
-render(languages.attainable(page.config))
+from sameloss.languages.paper import PAPER_HMM, PAPER_LANGUAGE
+
+shapes = {"grammar, paper's shape": PAPER_LANGUAGE.build(), "HMM, paper's shape": PAPER_HMM.build()}
+rows = []
+for name, language in {**summable, **shapes}.items():
+    sample = language.sample(200, torch.Generator().manual_seed(0))
+    zeros = 100 * (language.conditionals(sample)[sample.inside] == 0).double().mean().item()
+    rows.append({"language": name, "zeros (%)": zeros, "loss attainable": "no" if zeros else "yes"})
+render(pd.DataFrame(rows))
 
 # %% [markdown]
 # ## Conclusion

@@ -11,6 +11,7 @@ import datasets
 import pytest
 import torch
 import transformers
+from cells import definitions
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
@@ -39,7 +40,7 @@ from sameloss.runs.sampling import CorpusSampling, HeldOutConditionals
 from sameloss.store.store import with_ancestors
 from sameloss.studies.same_loss.claims import answers
 from sameloss.studies.same_loss.experiment import STAND_IN
-from sameloss.studies.same_loss.languages import describe_opt, measurements
+from sameloss.studies.same_loss.languages import measurements, opt_language
 
 VOCABULARY = ["<s>", "<pad>", "</s>", "<unk>", "is", "a", "the", "cat", "dog", "mat", "?", "who"]
 CORPUS = "the cat is the cat\na dog\na a a cat </s>\nwho is a mat\nunheard\n"
@@ -476,13 +477,17 @@ def test_the_chapter_measures_and_describes_a_real_model(spec, tmp_path, capsys)
     given = {"sentences": 30, "artifacts": str(tmp_path / "artifacts")}
     page = open_page("a1_datasets", preset="smoke", **given)
     setups = [s._replace(language=spec, tasks=()) if s.name == "opt" else s for s in page.config.setups]
-    page.config = replace(page.config, setups=tuple(setups), glue=str(tmp_path))
-    table = describe_opt(page.config)
+    page.config, chapter = replace(page.config, setups=tuple(setups)), definitions("a1_datasets")
+    assert opt_language(page.config) == spec
+    table = chapter.drawn_sentences(spec)
     assert len(table) == 4
     assert set(" ".join(table.sentence).split()) <= {"a", "cat", "is", "the"}
     printed = capsys.readouterr().out
     assert "4 tokens cover 80.0% of" in printed
     assert STAND_IN_NOTE not in printed
+    coverage = chapter.glue_coverage(spec, str(tmp_path)).set_index(["task", "split"])
+    assert coverage.examples.to_list() == [2, 2, 2, 2]
+    assert coverage.kept_whole["sst2", "train"] == 0.5  # of "the cat is" and "a dog"
     found = page.store.get(measurements(page.config)[spec.model])
     assert 0 < found.entropy.mean < 1.4
     assert found.ceilings.empty

@@ -6,15 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from cells import definitions
 from nltk import Tree
 
 from sameloss.book.pages import open_page
 from sameloss.languages.autoregressive import STAND_IN_NOTE
 from sameloss.languages.paper import PAPER_HMM, PAPER_HMM_SHAPE, PAPER_SHAPE
+from sameloss.languages.pretrained import HubTeacherSpec
 from sameloss.studies import drawing
 from sameloss.studies.same_loss import figures, languages
-from sameloss.studies.same_loss.experiment import PRESETS
-from sameloss.studies.same_loss.languages import ENTROPY, calibrations, measurements
+from sameloss.studies.same_loss.experiment import PRESETS, STAND_IN
+from sameloss.studies.same_loss.languages import ENTROPY, calibrations, measurements, published
 
 
 @pytest.fixture(scope="module")
@@ -23,71 +25,34 @@ def page(shared):
     return open_page("a1_datasets", preset="smoke", sentences=60, artifacts=folder)
 
 
-def test_published_entropies_stand_beside_the_papers_shapes_alone(page):
-    table = languages.entropy_table(page.config, page.store).set_index("language")
-    published = table.published.dropna().to_dict()
-    assert published == {"grammar, paper's shape": 3.196, "HMM, paper's shape": 3.758}
-    assert (table.low < table.entropy).all()
-    assert (table["context information"].drop("OPT stand-in") > 0).all()
-    assert table["mean length"]["HMM, paper's shape"] == pytest.approx(16)
+def test_published_entropies_are_those_of_the_papers_shapes_alone(page):
+    like = {name: published(run.language) for name, run in measurements(page.config).items()}
+    assert {name: paper for name, paper in like.items() if paper} == {
+        "grammar, paper's shape": "grammar", "HMM, paper's shape": "hmm",
+    }  # fmt: skip
+    opt = HubTeacherSpec()
+    assert (published(opt), published(replace(opt, words=200))) == ("OPT", None)
 
 
-def test_ceilings_are_per_cent_and_in_order(page):
-    table = languages.ceiling_table(page.config, page.store)
+def test_ceilings_of_every_task_are_in_order(page):
+    runs = measurements(page.config).values()
+    table = pd.concat(page.store.get(run).ceilings for run in runs if run.tasks)
     ours, paper = {"root", "span2", "state3", "state5", "topic"}, {"span16", "span8", "state6", "state10"}
     assert set(table.task) == ours | paper
-    assert (table.bayes >= table["hidden majority"] - 1e-9).all()
-    assert (table.bayes >= table["likelihood accuracy"] - 1e-9).all()
-    assert table.bayes.max() <= 100 + 1e-9
-    assert table.bayes.min() > 100 / table.classes.max()
-
-
-def test_sentences_about_the_languages(page):
-    ceilings = languages.ceiling_table(page.config, page.store)
-    words = languages.labels_in_words(ceilings)
-    assert words.startswith("On the paper's calibrated grammar, in task B and task C, the likelihood label")
-    assert languages.labels_in_words(ceilings[:0]).startswith("This book therefore")
-    table = pd.DataFrame(
-        {
-            "published": [2.0, np.nan],
-            "entropy": [2.25, 1.0],
-            "high": [2.5, 1.5],
-            "context information": [0.5, 1.0],
-        }
-    )
-    words = languages.conclusion(table)
-    assert "within 0.250 nats" in words
-    assert "0.50 to 1.00 nats per token" in words
-    assert "± 0.250 nats" in words
-
-
-def test_both_ways_agree(page):
-    for table in (
-        languages.definition_and_pass(page.config, 5),
-        languages.masks_summed_both_ways(page.config, 2, 5),
-    ):
-        assert (table.difference < 1e-12).all()
-        assert table.language.nunique() >= 2
-
-
-def test_entropy_by_masks_ends_at_the_blind_entropy(page):
-    table = languages.entropy_by_masks(page.config, 50)
-    blind = page.store.get(measurements(page.config)["HMM"]).blind
-    assert table[table.language == "HMM"].entropy.iloc[-1] == pytest.approx(blind)
-
-
-def test_zeros_are_named(page):
-    table = languages.attainable(page.config).set_index("language")
-    assert table.attainable.to_dict() == {
-        "grammar": "no", "HMM": "yes", "grammar, paper's shape": "no", "HMM, paper's shape": "no",
-    }  # fmt: skip
-    assert "has probability zero at position" in table.because["HMM, paper's shape"]
+    assert (table.bayes >= table.hidden_majority - 1e-9).all()
+    assert (table.bayes >= table.likelihood_accuracy - 1e-9).all()
+    assert table.bayes.max() <= 1 + 1e-9
+    assert table.bayes.min() > 1 / table.classes.max()
 
 
 def test_a_stand_in_says_so(page, capsys):
-    table = languages.describe_opt(page.config)
+    table = definitions("a1_datasets").drawn_sentences(languages.opt_language(page.config))
     assert STAND_IN_NOTE in capsys.readouterr().out
     assert table.filter(like="topic").sum(axis=1).to_list() == pytest.approx([1] * 4)
+
+
+def test_a_preset_without_an_autoregressive_language_shows_the_stand_in(opened):
+    assert languages.opt_language(opened("a1_datasets", preset="workstation").config) == STAND_IN
 
 
 def test_languages_are_named_honestly(opened):
