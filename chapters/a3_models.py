@@ -114,7 +114,16 @@ show_source(MaskedLanguageModel.head)
 
 # %%
 from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.studies.same_loss.models import encoder_parameters
+
+
+def encoder_parameters(shape, words, max_length, norm="pre"):
+    d, inner = shape.d_model, shape.d_inter
+    embeddings = (words + 1 + max_length) * d + 2 * d
+    block = (4 * d**2 + 4 * d) + (2 * d * inner + inner + d) + 4 * d
+    final_norm = 2 * d if norm == "pre" else 0
+    head = (d**2 + d) + 2 * d + words
+    return embeddings + shape.layers * block + final_norm + head
+
 
 tiny = EncoderShape(d_model=4, heads=2, layers=1, d_inter=8)
 counted = Encoder(tiny, words=3, max_length=4).parameter_count
@@ -123,34 +132,69 @@ encoder_parameters(tiny, words=3, max_length=4), counted
 # %% [markdown]
 # ## What a size's name counts (Table 3)
 #
-# BERT surrounds its blocks with more parameters than a small language needs. The table counts them in millions:
-# `as BERT` is the sum of the parts, `here` the count of this book's model of the same shape, and `name off (%)` the
-# percentage by which the paper's name exceeds that sum.
+# BERT surrounds its blocks with more parameters than a small language needs. The table counts them in millions, as
+# HuggingFace's `transformers` builds them: `as BERT` is the sum of the parts, `here` the count of this book's model of the
+# same shape, and `name off (%)` the percentage by which the paper's name exceeds that sum.
 
 # %%
-from sameloss.book.chapter import render
-from sameloss.studies.same_loss.models import transformer_sizes
+import torch
+from transformers import BertConfig, BertForPreTraining
 
-sizes = transformer_sizes()
+
+def millions(*modules):
+    return sum(parameter.numel() for module in modules for parameter in module.parameters()) / 1e6
+
+
+def as_bert(d_model, layers=1, heads=1, d_inter=1):
+    """Millions of parameters of a BERT by part; its output shares the matrix of the word embedding."""
+    sizes = {"num_attention_heads": heads, "num_hidden_layers": layers, "intermediate_size": d_inter}
+    with torch.device("meta"):
+        model = BertForPreTraining(BertConfig(hidden_size=d_model, **sizes))
+    bert, head = model.bert, model.cls.predictions
+    words = millions(bert.embeddings.word_embeddings)
+    return {
+        "word embedding": words,
+        "positions, types": millions(bert.embeddings) - words,
+        "blocks": millions(bert.encoder),
+        "pooler": millions(bert.pooler),
+        "head": millions(head.transform) + head.bias.numel() / 1e6,
+    }
+
+
+# %%
+from dataclasses import asdict
+
+import pandas as pd
+
+from sameloss.book.chapter import render
+from sameloss.languages.paper import PAPER_LANGUAGE as paper
+from sameloss.models.sizes import SIZES
+
+shapes = SIZES["paper"]
+sizes = pd.DataFrame(
+    {"size": name, **asdict(shape), **as_bert(**asdict(shape))} for name, shape in shapes.items()
+)
+sizes["as BERT"] = sizes.loc[:, "word embedding":"head"].sum(axis=1)
+sizes["here"] = [shape.parameter_count(paper.words, paper.max_length) / 1e6 for shape in shapes.values()]
+sizes["off"] = 100 * (sizes["size"].str.removesuffix("M").astype(float) / sizes["as BERT"] - 1)
 render(sizes.rename(columns={"off": "name off (%)"}))
 
 # %%
 from sameloss.book.chapter import say
-from sameloss.languages.paper import PAPER_LANGUAGE as paper
-from sameloss.studies.same_loss.models import BERT_IDS, BERT_POSITIONS, BERT_TYPES
 
+bert = BertConfig()
 smallest, largest = sizes.iloc[0], sizes.iloc[-1]
 farthest = sizes.loc[sizes.off.abs().idxmax()]
 share = 100 * sizes["word embedding"] / sizes["as BERT"]
 say(f"""
-- **Word embedding**: {BERT_IDS:,} rows. A language of {paper.words} words uses
-  {100 * (paper.words + 1) / BERT_IDS:.1f} % of them. They make up {share.iloc[0]:.0f} % of {smallest["size"]} and
+- **Word embedding**: {bert.vocab_size:,} rows. A language of {paper.words} words uses
+  {100 * (paper.words + 1) / bert.vocab_size:.1f} % of them. They make up {share.iloc[0]:.0f} % of {smallest["size"]} and
   {share.iloc[-1]:.0f} % of {largest["size"]}.
-- **Positions, types**: {BERT_POSITIONS} and {BERT_TYPES} rows, and the LayerNorm after them. Sentences have at most
+- **Positions, types**: {bert.max_position_embeddings} and {bert.type_vocab_size} rows, and the LayerNorm after them. Sentences have at most
   {paper.max_length} tokens, and a single type.
 - **Blocks**: as above, without a final LayerNorm. Apart from that LayerNorm, this is the only part that is the same here.
 - **Pooler**: a layer that reads BERT's first token. Masked-language modelling does not train it.
-- **Head**: as above, with an output bias for each of the {BERT_IDS:,} ids.
+- **Head**: as above, with an output bias for each of the {bert.vocab_size:,} ids.
 
 The names are rounded up or down; {farthest["size"]} deviates most, by {farthest.off:+.1f} %. More important is what they
 hide. By BERT's count the largest model is {largest["as BERT"] / smallest["as BERT"]:,.0f} times the smallest; without
@@ -162,10 +206,16 @@ parameters that are ever used.
 # The sizes of the laptop preset are named by their width:
 
 # %%
-from sameloss.studies.same_loss.models import own_sizes
-
-own = own_sizes(page.replicate)
-render(own)
+rows, language = [], page.replicate.language
+for size in page.replicate.models:
+    shape = page.replicate.setup.models[size]
+    with torch.device("meta"):
+        model = shape.build(language.words, language.max_length)
+    blocks = round(1e6 * millions(model.blocks, model.final_norm))
+    head = round(1e6 * millions(model.head_dense, model.head_norm)) + len(model.head_bias)
+    parts = {"embeddings": model.parameter_count - blocks - head, "blocks": blocks, "head": head}
+    rows.append({"size": size, **asdict(shape), **parts, "all": model.parameter_count})
+render(pd.DataFrame(rows))
 
 # %% [markdown]
 # ## A ladder into one width (Table 4)
@@ -176,13 +226,18 @@ render(own)
 # column `d_inter`; Table 4 prints other numbers.
 
 # %%
-from sameloss.studies.same_loss.enlargement import ladder_table
+import numpy as np
 
-ladder = ladder_table()
-render(ladder.rename(columns={"ratio": "copies k"}))
+from sameloss.models.sizes import LADDER, PRINTED_D_INTER
+
+ladder = pd.DataFrame({"size": name, **asdict(shape)} for name, shape in LADDER.items())
+ladder["printed d_inter"] = PRINTED_D_INTER
+ladder["copies k"] = np.lcm.reduce(ladder.d_model) // ladder.d_model
+embeds = ladder["copies k"] * ladder["printed d_inter"] == PRINTED_D_INTER[-1]
+ladder["printed embeds"] = embeds.map({True: "yes", False: "no"})
+render(ladder)
 
 # %%
-embeds = ladder["printed embeds"] == "yes"
 as_stated = ladder["printed d_inter"] == ladder.d_inter
 say(
     f"With the printed widths, {', '.join(ladder['size'][~embeds])} cannot be embedded in the largest model, because $k$ "
@@ -196,12 +251,27 @@ say(
 # Appendix A.3 lists widths and depths, which we read in pairs, and cites "the implementation of PyTorch". The text
 # names 4M, 10M, 67M and 135M; 29M is our name for the fifth. Two kinds of LSTM have an output of width $d$: two
 # directions of $d/2$ each, as in the block above, or one direction of $d$. The table counts both in millions, with
-# BERT's other parts:
+# BERT's other parts; `here` is what this book builds for the paper's HMM.
 
 # %%
-from sameloss.studies.same_loss.models import lstm_sizes
+from torch import nn
 
-lstms = lstm_sizes()
+from sameloss.languages.paper import PAPER_HMM
+from sameloss.models.sizes import LSTM_SIZES
+
+rows = []
+for name, shape in LSTM_SIZES["paper"].items():
+    with torch.device("meta"):
+        model = shape.build(PAPER_HMM.words, PAPER_HMM.max_length)
+        plain = nn.LSTM(shape.d_model, shape.d_model, shape.layers)
+    parts = as_bert(shape.d_model)
+    others = sum(parts.values()) - parts["blocks"]
+    row = {"two directions": others + millions(model.blocks), "one direction": others + millions(plain)}
+    rows.append({"size": name, **asdict(shape), **row, "here": millions(model)})
+lstms = pd.DataFrame(rows)
+named = lstms["size"].str.removesuffix("M").astype(float).where(lstms["size"] != "29M")  # 29M is our name
+lstms["off"] = 100 * (named / lstms["two directions"] - 1)
+lstms["off, one direction"] = 100 * (named / lstms["one direction"] - 1)
 render(lstms.rename(columns={"off": "name off (%)", "off, one direction": "off (%), one direction"}))
 
 # %%
@@ -223,14 +293,52 @@ say(
 # lengths.
 
 # %%
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import transformers
 
-from sameloss.book.chapter import scientific
-from sameloss.models.sizes import SIZES
-from sameloss.studies.same_loss.models import agreement_table
+from sameloss.models.export import HuggingFaceModel, export_model
 
 transformers.utils.logging.disable_progress_bar()
-agreement = agreement_table(SIZES["laptop"]["d32"])
+
+
+def random_encoder(shape, words, max_length, norm, generator):
+    """An encoder in double precision with no parameter at its initial value."""
+    model = Encoder(shape, words, max_length, seed=0, norm=norm).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
+    return model
+
+
+def reopened(model):
+    """What `transformers` opens after the export of a model."""
+    with TemporaryDirectory() as folder:
+        export_model(model, Path(folder))
+        return transformers.AutoModelForMaskedLM.from_pretrained(folder, trust_remote_code=False)
+
+
+# %%
+from sameloss.book.chapter import scientific
+
+words, generator = 16, torch.Generator().manual_seed(0)
+lengths = torch.arange(8).repeat(8) + 1
+tokens = torch.randint(1, words + 1, (len(lengths), 8), generator=generator)
+positions = (torch.rand(len(lengths), generator=generator) * lengths).long()
+tokens[torch.arange(len(lengths)), positions] = 0  # [MASK]
+rows = []
+for norm in ("pre", "post"):
+    for dtype in (torch.float32, torch.float64):
+        model = random_encoder(SIZES["laptop"]["d32"], words, 8, norm, generator).to(dtype)
+        twin = reopened(model)
+        with torch.no_grad():
+            ours = model(tokens, positions, lengths)
+            theirs = HuggingFaceModel(twin, words)(tokens, positions, lengths)
+        row = {"ours": f"{norm}-LN", "transformers": type(twin).__name__, "precision": str(dtype)[6:]}
+        row |= {"largest logit": ours.abs().max().item(), "difference": (theirs - ours).abs().max().item()}
+        rows.append(row)
+agreement = pd.DataFrame(rows)
 render(scientific(agreement, "difference"))
 
 # %% [markdown]
@@ -240,19 +348,8 @@ render(scientific(agreement, "difference"))
 # $c + 1$, and RoBERTa's positions begin after it.
 
 # %%
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
-import torch
-
-from sameloss.models.export import export_model
-
 model = Encoder(SIZES["laptop"]["d16"], words=16, max_length=8, seed=0)
-with TemporaryDirectory() as folder:
-    export_model(model, Path(folder))
-    opened = transformers.AutoModelForMaskedLM.from_pretrained(folder, trust_remote_code=False)
-
-# %%
+opened = reopened(model)
 sentence, masked = torch.tensor([[3, 0, 5]]), torch.tensor([1])
 theirs = opened(sentence).logits.softmax(-1)[0, 1]  # [MASK], words 1 to 16, padding
 ours = model(sentence, masked).softmax(-1)[0]
@@ -288,7 +385,7 @@ render(norms, decimals=4) if len(norms) else say("The recorded runs do not conta
 # %%
 computed_alike = agreement[agreement.precision == "float64"].difference.max()
 say(
-    f"The paper's names count BERT's embedding of {BERT_IDS:,} rows: without unused rows the smallest model has "
+    f"The paper's names count BERT's embedding of {bert.vocab_size:,} rows: without unused rows the smallest model has "
     f"{smallest.here:.2f} million parameters, and the largest is {largest.here / smallest.here:,.0f} times as large. "
     f"The names of the two largest LSTMs fit two directions, within {large.off.abs().max():.1f} %. "
     f"{'The effect of post-LN is not measured yet. ' if norms.empty else ''}"

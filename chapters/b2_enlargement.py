@@ -47,17 +47,46 @@ page = begin(globals(), STUDY, "b2_enlargement")
 # divides both by $\sqrt k$.
 
 # %%
-from sameloss.book.chapter import render
+import torch
+
+from sameloss.measures.flatness.trace import fisher_trace
+from sameloss.models.encoder import Encoder
+from sameloss.models.enlarge import deepen, widen
 from sameloss.runs.sampling import held_out_masked
-from sameloss.studies.same_loss import enlargement
 
 replicate = page.replicate
 model = page.store.complete.get(replicate.longest_descent(replicate.models[0])).last().double()
-masked = held_out_masked(replicate.language.build(), 64, 0, "tables")
-functions = enlargement.function_table(model, masked)
-render(
-    functions.assign(moved=functions.moved.map(lambda moved: f"{moved:.1e}" if moved else "0")), decimals=4
-)
+language = replicate.language.build()
+masked = held_out_masked(language, 64, 0, "tables")
+post = Encoder(model.shape, language.words, language.max_length, norm="post").double()
+post.load_state_dict({name: model.state_dict()[name] for name in post.state_dict()})
+deeper = model.shape.layers + 2
+initial = deepen(model, deeper, filling="initial", generator=torch.Generator().manual_seed(0))
+enlarged = {
+    "pre-LN, width × 2": (model, widen(model, 2)),
+    "pre-LN, width × 2, balanced": (model, widen(model, 2, tied="balanced")),
+    "pre-LN, 2 layers added": (model, deepen(model, deeper)),
+    "pre-LN, 2 layers added, initial matrices": (model, initial),
+    "post-LN, width × 2": (post, widen(post, 2)),
+    "post-LN, 2 layers added": (post, deepen(post, deeper)),
+}
+
+# %%
+import pandas as pd
+
+from sameloss.book.chapter import render
+from sameloss.runs.measurements import predictions
+
+rows = []
+for change, pair in enlarged.items():
+    before, after = (predictions(one, masked) for one in pair)
+    small, large = (fisher_trace(one, masked, estimator="exact").total.mean for one in pair)
+    kl = (before * (before / after).log()).sum(1).mean().item()
+    moved = (after - before).abs().max().item()
+    rows.append({"change": change, "moved": moved, "KL": kl, "trace": large / small})
+functions = pd.DataFrame(rows).set_index("change")
+shown = functions.assign(moved=functions.moved.map(lambda moved: f"{moved:.1e}" if moved else "0"))
+render(shown.reset_index(), decimals=4)
 
 # %% [markdown]
 # `moved` is the largest change of a predicted probability, `KL` the divergence from the small model's predictions
@@ -89,7 +118,6 @@ render(
 # gains at either end. The Fisher trace is summed over all words as inputs and all labels.
 
 # %%
-import torch
 from torch.nn.functional import layer_norm
 
 from sameloss.models.enlarge import kind_law
@@ -120,18 +148,33 @@ for kind, ratio in zip(("embedding", "matrix", "vector"), ratios, strict=True):
 # The same ratios for the trained model, widened model over small model, on the same sentences:
 
 # %%
-laws = enlargement.law_table(model, masked)
-factors = laws.pivot(index=["map", "ratio"], columns="parameters", values="measured")
-render(factors[laws.parameters.unique()].reset_index().rename(columns={"ratio": "k"}), decimals=4)
+from sameloss.models.enlarge import KINDS, kind_of, trace_law
+
+
+def traces_by_tensor(model):
+    draws = fisher_trace(model, masked, estimator="exact").draws
+    return pd.Series({name: values.mean().item() for name, values in draws.items()})
+
+
+native, parts = traces_by_tensor(model), []
+for tied in ("paper", "balanced"):
+    for times in (2, 3):
+        table = pd.DataFrame({"native": native, "enlarged": traces_by_tensor(widen(model, times, tied=tied))})
+        table["law"] = [trace_law(name, times, tied) for name in table.index]
+        parts.append(table.assign(map=tied, k=times, parameters=list(map(kind_of, table.index))))
+laws = pd.concat(parts).rename_axis("tensor").reset_index()
+sums = laws.groupby(["map", "k", "parameters"], sort=False)[["native", "enlarged"]].sum()
+factors = (sums.enlarged / sums.native).unstack()[list(KINDS)]
+render(factors.reset_index(), decimals=4)
 
 # %%
 from sameloss.book.chapter import finding, say
 
+off = (laws.enlarged / (laws.law * laws.native) - 1).abs().max()
 say(
     "These factors follow the law, and so do single tensors: the trace of none deviates from it by more than "
-    f"{laws.off.max():.0e} of its value. With the paper's map at $k = 2$ the trace of the whole model is "
-    f"{functions.set_index('change').trace['pre-LN, width × 2']:.2f} times that of the small model, although both "
-    "compute the same function."
+    f"{off:.0e} of its value. With the paper's map at $k = 2$ the trace of the whole model is "
+    f"{functions.trace['pre-LN, width × 2']:.2f} times that of the small model, although both compute the same function."
 )
 
 # %% [markdown]
@@ -143,11 +186,18 @@ say(
 # part. How would their traces compare after enlargement?
 
 # %% mystnb={"figure": {"caption": "Factor by which the paper's enlargement to width 1920 multiplies the Fisher trace of each kind of parameter, for the sizes of Table 4.", "name": "fig-inflation"}, "image": {"alt": "Factors against width: the embedding's falls from 15 to 1, that of biases and gains rises from 1/15 to 1, that of matrices is 1."}}
+import math
+
 from sameloss.models.sizes import LADDER
 from sameloss.studies import drawing
 from sameloss.studies.same_loss import figures
 
-inflation = enlargement.inflation_table(LADDER)
+widths = [shape.d_model for shape in LADDER.values()]
+inflation = pd.DataFrame(
+    {"d_model": width, "parameters": kind, "factor": kind_law(kind, math.lcm(*widths) // width)}
+    for kind in ("embedding", "matrix", "vector")
+    for width in widths
+)
 embedding = inflation[inflation.parameters == "embedding"].set_index("d_model").factor
 finding(
     f"The paper's enlargement multiplies the embedding's trace by {embedding[embedding.index.min()]:g} for the smallest "
@@ -176,15 +226,29 @@ from sameloss.studies.same_loss.pages import recorded_answers, recorded_measurem
 answers = recorded_answers()
 ways = ("main", "relative to squared weights", "enlarged to one width")
 rows = answers[(answers.question == "flatness by size") & answers.row.isin(ways)]
-ratio = rows.pivot(index="row", columns="language", values="mean")["grammar"]
+by_way = rows.pivot(index="language", columns="row", values="mean")
 finding(
-    f"On the grammar, the smallest model's trace is {ratio['main']:.2f} times that of the largest, "
-    f"and {ratio['enlarged to one width']:.2f} times after enlargement."
+    f"On the grammar, the smallest model's trace is {by_way['main']['grammar']:.2f} times that of the largest, "
+    f"and {by_way['enlarged to one width']['grammar']:.2f} times after enlargement."
 )
 figures.effects_by_language(rows)
 
 # %%
-say(enlargement.tilt_in_words(rows, recorded_measurements()))
+from sameloss.models.sizes import SIZES
+
+recorded = set(recorded_measurements().model)
+native_widths = [shape.d_model for name, shape in SIZES["laptop"].items() if name in recorded]
+multiplied = (by_way["enlarged to one width"] / by_way["main"]).dropna()
+above = rows.assign(above=rows.low > 1).groupby("language").above.sum()
+by_language = [
+    f"by {factor:.2f} on the {tables.LANGUAGES[name]}, where {above[name]} of {len(ways)} intervals are wholly above one"
+    for name, factor in multiplied.items()
+]
+say(
+    f"Enlargement multiplies the ratio {'; '.join(by_language)}. The law for the embedding alone gives the ratio of the "
+    f"widths, {max(native_widths) / min(native_widths):.2g}. How much flatter the larger model is, and whether it is "
+    "flatter in every way of comparing, thus depends on the comparison."
+)
 
 # %%
 render(tables.control_table(rows, "flatness by size"), decimals=4)
@@ -193,7 +257,7 @@ render(tables.control_table(rows, "flatness by size"), decimals=4)
 # ## Summary
 
 # %%
-deepened = functions.set_index("change").moved["post-LN, 2 layers added"]
+deepened = functions.moved["post-LN, 2 layers added"]
 say(
     "Replication preserves the function of pre-LN and post-LN models and multiplies the trace of each kind of parameter "
     f"by $s^2/n$. Added layers of zeros change a post-LN model's probabilities by up to {deepened:.2g}, and enlarging to "
@@ -204,18 +268,13 @@ say(
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
-moved = functions.set_index("change").moved
-ladder = enlargement.ladder_table()
+moved = functions.moved
 print("replication keeps a pre-LN function:", bool(moved["pre-LN, width × 2"] < 1e-6))
 print("replication keeps a post-LN function:", bool(moved["post-LN, width × 2"] < 1e-6))
 print("added layers keep a pre-LN function:", bool(moved["pre-LN, 2 layers added"] < 1e-9))
 print("added layers keep a post-LN function:", bool(moved["post-LN, 2 layers added"] < 1e-3))
 print("the law holds for the model of a few lines:", torch.allclose(ratios, ratios.new_tensor([k, 1, 1 / k])))
-print("the law holds for every parameter:", bool(laws.off.max() < 1e-6))
-print(
-    "sizes of Table 4 whose printed MLP width embeds:",
-    list(ladder[ladder["printed embeds"] == "yes"]["size"]),
-)
+print("the law holds for every parameter:", bool(off < 1e-6))
 
 # %% [markdown]
 # ## Errata
