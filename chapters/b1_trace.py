@@ -55,16 +55,14 @@ page = begin(globals(), STUDY, "b1_trace")
 # conditionals. The population consists of all masked sentences of the language, so all three traces are exact.
 
 # %%
-from sameloss.studies.same_loss.estimators import identity as identity_run
+from sameloss.studies.same_loss import estimators as estimation
 
-identity = page.store.get(identity_run())
+identity = page.store.get(estimation.identity())
 
 # %% mystnb={"figure": {"caption": "Exact traces of a tiny model along its training, left to right: squared gradient norms with labels from the model and from the language, and the trace of its dense Hessian. They become one number as KL goes to zero.", "name": "fig-identity"}, "image": {"alt": "Three traces against KL; they differ at first and coincide at the end."}}
-from sameloss.studies import drawing
-from sameloss.studies.same_loss import estimators as estimation
-from sameloss.studies.same_loss import figures
-
 from sameloss.book.chapter import finding, say
+from sameloss.studies import drawing
+from sameloss.studies.same_loss import figures
 
 traces = identity[["fisher", "true_labels", "hessian"]]
 spread = traces.max(axis=1) / traces.min(axis=1)
@@ -182,7 +180,13 @@ say(
 
 # %%
 BUDGET = 10.0  # seconds
-estimators = estimation.estimator_table(page.replicate, page.store, BUDGET)
+compared = page.store.get(estimation.estimator_comparison(page.replicate))
+estimators, known = compared.iloc[1:].reset_index(drop=True), compared["mean"].iloc[0]
+estimators["label"] = [estimation.ESTIMATORS[name].label for name in estimators.estimator]
+estimators["known"] = known
+estimators["off"] = (estimators["mean"] - known) / estimators.standard_error
+estimators["error_percent"] = 100 * estimators.standard_error / known
+estimators["error_at_budget"] = estimators.error_percent * (estimators.seconds / BUDGET) ** 0.5
 
 # %% mystnb={"figure": {"caption": "Estimators of the trace at equal cost. Bars: 95 % intervals after ten seconds on this machine, extrapolated from shorter runs. Each dot lies as many standard errors from the exact trace (dashed) as the estimate of its run.", "name": "fig-estimators"}, "image": {"alt": "Estimates with intervals, one row per estimator, the most precise on top."}}
 errors = estimators.set_index("estimator").error_at_budget
@@ -256,18 +260,24 @@ have a standard error of {variance.error_paper:.2g} %; one label for each of mor
 # Their values at the last checkpoint of the smallest model:
 
 # %%
-render(estimation.measured_values(page.replicate, page.store), decimals=4)
+from sameloss.runs.measurements import MEASURES
+
+measured = page.store.get(estimation.reparametrisation(page.replicate))
+trained = measured[measured.form == "as trained"].replace({"measure": MEASURES})
+render(trained[["measure", "mean", "standard_error", "count"]], decimals=4)
 
 # %% mystnb={"figure": {"caption": "Measures of flatness of one checkpoint after its parameters were changed without changing its function, relative to their values as trained (red: sharper). A measure of the function alone would have 1.00 in all rows.", "name": "fig-reparametrisation"}, "image": {"alt": "Map of ratios: the trace and the top eigenvalue change with almost every rescaling, adaptive and relative measures with fewer."}}
-reparametrised = estimation.reparametrisation_table(page.replicate, page.store)
-changes = reparametrised.drop(columns="moved").set_index("form").iloc[1:]
+values = measured.pivot(index="form", columns="measure", values="mean")
+values = values.loc[measured.form.unique(), list(MEASURES)].rename(columns=MEASURES)
+ratios = values / values.loc["as trained"]
+changes = ratios.drop("as trained")
 changed = (changes - 1).abs().gt(0.1).sum()
 finding(
     f"{(changed > 0).sum()} of {len(changed)} measures of flatness change by more than 10 % "
     "when the parameters change but the function does not."
 )
 (ax,) = drawing.panels(1, width=8)
-_ = figures.ratios(reparametrised.drop(columns="moved"), ax)
+_ = figures.ratios(ratios.reset_index(), ax)
 
 # %%
 say(
@@ -275,7 +285,7 @@ say(
     f"{changed['adaptive trace']} the adaptive trace, and {changed['relative trace']} the relative trace. Adaptive "
     "measures are invariant when one tensor is scaled against the next, but not when the width is replicated. The "
     "relative trace is invariant under replication, but not under every scaling. No predicted probability moved by more than "
-    f"{reparametrised.moved.max():.0e}, so all rows describe one function. The figure is about one checkpoint. Adaptive "
+    f"{measured.moved.max():.0e}, so all rows describe one function. The figure is about one checkpoint. Adaptive "
     "sharpness and the learning coefficient are sampled: their ratios scatter by a few standard errors even where the "
     "measure is invariant."
 )
@@ -295,7 +305,6 @@ say(
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
-ratios = reparametrised.set_index("form")
 last = identity.iloc[-1]
 print("the tiny model's traces coincide at the end:", abs(last.fisher / last.hessian - 1) < 0.05)
 print("estimates lie within five standard errors:", bool((estimators.off.abs() < 5).all()))

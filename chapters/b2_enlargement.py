@@ -164,7 +164,7 @@ for tied in ("paper", "balanced"):
         parts.append(table.assign(map=tied, k=times, parameters=list(map(kind_of, table.index))))
 laws = pd.concat(parts).rename_axis("tensor").reset_index()
 sums = laws.groupby(["map", "k", "parameters"], sort=False)[["native", "enlarged"]].sum()
-factors = (sums.enlarged / sums.native).unstack()[list(KINDS)]
+factors = (sums.enlarged / sums.native).unstack().loc[["paper", "balanced"], list(KINDS)]
 render(factors.reset_index(), decimals=4)
 
 # %%
@@ -246,8 +246,8 @@ by_language = [
 ]
 say(
     f"Enlargement multiplies the ratio {'; '.join(by_language)}. The law for the embedding alone gives the ratio of the "
-    f"widths, {max(native_widths) / min(native_widths):.2g}. How much flatter the larger model is, and whether it is "
-    "flatter in every way of comparing, thus depends on the comparison."
+    f"widths, {max(native_widths) / min(native_widths):.2g}. The answer thus depends on the way of comparing, not on the "
+    "models alone."
 )
 
 # %%

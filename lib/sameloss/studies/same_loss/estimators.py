@@ -6,7 +6,6 @@ from copy import deepcopy
 from functools import partial, reduce
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float
@@ -253,22 +252,7 @@ def reparametrisation(replicate: Replicate) -> Run:
     return reparametrisation_measurement(run, e.flatness_sentences, 0, e.chain_steps)
 
 
-# Tables of Appendix B.
-
-
-def estimator_table(replicate: Replicate, store: Store, budget: float = 10.0) -> pd.DataFrame:
-    """Return the estimators of the trace on one checkpoint, and their errors at equal cost.
-
-    `off` is the distance from the known trace in standard errors, `error_at_budget` the standard error in per
-    cent of the trace that `budget` seconds on this machine would give.
-    """
-    table = store.get(estimator_comparison(replicate))
-    known, *_ = table["mean"]
-    table = table.iloc[1:].reset_index(drop=True)
-    table["off"] = (table["mean"] - known) / table.standard_error
-    table["error_percent"] = 100 * table.standard_error / known
-    table["error_at_budget"] = table.error_percent * np.sqrt(table.seconds / budget)
-    return table.assign(known=known, label=[ESTIMATORS[name].label for name in table.estimator])
+# The error of sampled labels.
 
 
 class Variances(NamedTuple):
@@ -284,14 +268,18 @@ class Variances(NamedTuple):
     backward: float
     best_labels: float
     one_beside_best: float  # cost of one label over that of the best number
-    error_one_label: float  # per cent, with the paper's number of sentences
     error_paper: float  # per cent, with the paper's labels and sentences
     error_50_sentences: float  # per cent, with the paper's labels of 50 sentences
     times_dearer: float  # cost of the paper's labels over that of one
 
 
 def variances(table: pd.DataFrame) -> Variances:
-    """Decompose the error of sampled labels, from an `estimator_table`."""
+    """Decompose the error of sampled labels.
+
+    Args:
+        table: of an `estimator_measurement`, and the known trace in each row (`known`).
+
+    """
     rows = table.set_index("estimator")
     exact, one, many = (rows.loc[name] for name in ("exact", "sampled-1", "sampled-50"))
     between, total = ((row.standard_error / row.known) ** 2 * row["count"] for row in (exact, one))
@@ -305,27 +293,7 @@ def variances(table: pd.DataFrame) -> Variances:
     return Variances(
         *(between, within, forward, backward, best),
         one_beside_best=total * single / least,
-        error_one_label=100 * math.sqrt(total / PAPERS_SENTENCES),
         error_paper=100 * math.sqrt(paper / PAPERS_SENTENCES),
         error_50_sentences=100 * math.sqrt(paper / 50),
         times_dearer=paper * all_labels / (total * single),
     )
-
-
-def reparametrisation_table(replicate: Replicate, store: Store) -> pd.DataFrame:
-    """Return each measure of each form relative to the model as trained: one row a form.
-
-    `moved` is the largest change of a probability.
-    """
-    table = store.get(reparametrisation(replicate))
-    wide = table.pivot(index="form", columns="measure", values="mean").loc[table.form.unique(), [*MEASURES]]
-    ratios = (wide / wide.iloc[0]).rename(columns=MEASURES)
-    ratios.insert(0, "moved", table.groupby("form").moved.first())
-    return ratios.reset_index()
-
-
-def measured_values(replicate: Replicate, store: Store) -> pd.DataFrame:
-    """Return the measures of the model as trained, with their errors."""
-    table = store.get(reparametrisation(replicate))
-    trained = table[table.form == table.form.iloc[0]]
-    return trained[["measure", "mean", "standard_error", "count"]].replace({"measure": MEASURES})
