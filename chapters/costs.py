@@ -39,10 +39,26 @@ page = begin(globals(), STUDY, "costs")
 # *Recorded runs* what recorded presets took.
 
 # %%
-from sameloss.book.chapter import render
-from sameloss.book.costs import preset_costs
+import pandas as pd
 
-render(preset_costs())
+from sameloss.book.chapter import render
+from sameloss.book.costs import ON_A_GPU
+from sameloss.runs.cost import CORE, H200, training_flops
+from sameloss.runs.pretraining import Pretraining
+from sameloss.store.store import with_ancestors
+from sameloss.studies.same_loss.experiment import PRESETS
+
+rows = []
+for name, experiment in PRESETS.items():
+    runs = with_ancestors(run for replicate in experiment.replicates() for run in replicate.runs())
+    pretrainings = [run for run in runs if isinstance(run, Pretraining)]
+    speed = H200 if name in ON_A_GPU else CORE
+    row = {"preset": name, "trainings": len(pretrainings)}
+    row |= {"FLOPs": f"{sum(map(training_flops, pretrainings)):.2g}"}
+    row |= {"GB": max(run.memory for run in pretrainings) / 1e9}
+    row |= {"estimated_h": sum(map(speed.seconds, pretrainings)) / 3600}
+    rows.append(row | {"for": "H200" if name in ON_A_GPU else "one core"})
+render(pd.DataFrame(rows))
 
 # %% [markdown]
 # ## Estimates compared with measurements
@@ -51,10 +67,15 @@ render(preset_costs())
 # above `max_hours`, however busy the machine is.
 
 # %%
-from sameloss.book.costs import estimated_and_measured
-from sameloss.studies.same_loss.pages import PRESETS
-
-trainings = estimated_and_measured(page.store, PRESETS.get(page.config.name, PRESETS["laptop"]))
+rows, replicates = [], list(PRESETS.get(page.config.name, PRESETS["laptop"]).replicates())
+for size in replicates[0].models:
+    runs = [replicate.longest_descent(size) for replicate in replicates if size in replicate.models]
+    finished = [page.store.manifest(run) for run in runs if page.store.has(run)]
+    if finished:
+        row = {"size": size, "FLOPs": f"{training_flops(runs[0]):.2g}", "estimated_s": CORE.seconds(runs[0])}
+        row |= {"measured_s": sum(manifest["wall_s"] for manifest in finished) / len(finished)}
+        rows.append(row | {"peak_gb": max(manifest["peak_memory_bytes"] for manifest in finished) / 1e9})
+trainings = pd.DataFrame(rows)
 render(trainings)
 
 # %%
@@ -75,10 +96,14 @@ if len(trainings):
 # may have computed other runs before.
 
 # %%
-from sameloss.book.costs import by_page
+from sameloss.book.costs import measured
 
-chapters = by_page(page.pages)
-render(chapters.sort_values("chapter"), decimals=1)
+stages = [measured(other.store, other.runs()).assign(chapter=other.name) for other in page.pages]
+stages = pd.concat(table for table in stages if len(table))
+chapters = stages.groupby(["chapter", "device"], as_index=False).agg(
+    {"runs": "sum", "core_s": "sum", "peak_gb": "max"}
+)
+render(chapters, decimals=1)
 
 # %%
 longest = chapters.loc[chapters.core_s.idxmax()]
@@ -94,17 +119,35 @@ say(
 # bfloat16 peak, and counts only operations on tokens, none on padding. No page shows results from a GPU yet.
 
 # %%
-from sameloss.book.costs import recorded_on_a_gpu
+from sameloss.store.location import results_folder
+from sameloss.studies.recorded import sealed
 
-on_a_gpu, gpu_record = recorded_on_a_gpu()
-render(on_a_gpu)
+folder = results_folder() / "gpu"
+gpu_record, _ = (sealed(folder / f"{name}.json", f"{name}.csv") for name in ("sizes", "pieces"))
+on_a_gpu, pieces = (pd.read_csv(folder / f"{name}.csv") for name in ("sizes", "pieces"))
+rates = on_a_gpu.rate.map("{:,.0f} ".format, na_action="ignore") + on_a_gpu.unit
+render(
+    on_a_gpu[["what", "seconds"]].assign(
+        rate=rates.fillna(""), peak_gb=on_a_gpu.peak_GB, percent_of_peak=100 * on_a_gpu.share_of_peak
+    )
+)
+
 
 # %%
-print(gpu_record)
+def provenance(record):
+    versions = [f"{package} {version}" for package, version in record["versions"].items() if version]
+    return (
+        f"Recorded on {record['created'][:10]}, {record['device']}, {record['threads']} thread, "
+        f"{', '.join(versions)}, source revision {record['revision']}."
+    )
+
+
+print(
+    f"{provenance(gpu_record)} In float64, {len(pieces)} parts of the computation, from conditionals to probes, differ "
+    f"from the CPU's by at most {pieces.difference.max():.0e} of their largest number."
+)
 
 # %%
-from sameloss.runs.cost import H200
-
 training = next(iter(PRESETS["paper"].replicates())).longest_descent("235M")
 step = on_a_gpu[
     on_a_gpu.what.str.startswith("pre-training 235M, 4096") & on_a_gpu.what.str.endswith("compiled")
@@ -138,13 +181,18 @@ for name in ["", *(other.name for other in page.pages)]:
 # campaign:
 
 # %%
-from sameloss.book.costs import recorded_campaign
-
-campaign, campaign_record = recorded_campaign()
-render(campaign)
+sealed(results_folder() / "campaign.json", "campaign.csv")
+campaign = pd.read_csv(results_folder() / "campaign.csv")
+render(campaign[["what", "trials", "kills", "faults", "seconds"]])
 
 # %%
-print(campaign_record)
+days, devices, revisions = (
+    ", ".join(campaign[name].astype(str).unique()) for name in ("created", "device", "revision")
+)
+print(
+    f"Recorded on {days}, {devices}, source revision {revisions}: {campaign.trials.sum():,} trials, "
+    f"{campaign.kills.sum():,} kills and interruptions. Found wrong: {'; '.join(campaign.found.dropna()) or 'nothing'}."
+)
 
 # %% [markdown]
 # ## Pre-training compared with HuggingFace
@@ -158,9 +206,20 @@ print(campaign_record)
 # In this table and the next two, a larger ratio is better for our code. Ratios compare the best repetitions, whereas a goal, set before
 # the measurement, is met if the medians meet it; so a goal can be met although the ratio beside it is smaller.
 
-# %%
-from sameloss.book.costs import recorded_benchmark
 
+# %%
+def recorded_benchmark(name):
+    """Table of `benchmarks/<name>.py`, and its provenance."""
+    record = sealed(results_folder() / f"benchmark_{name}.json", f"benchmark_{name}.csv")
+    table = pd.read_csv(results_folder() / f"benchmark_{name}.csv")
+    table["met"] = table.met.map({True: "yes", False: "no"})
+    for column in ("ours_value", "peer_value", "ratio", "goal"):
+        rounded = [f"{x:,.0f}" if x >= 100 else f"{x:.3g}" for x in table[column]]
+        table[column] = pd.Series(rounded).where(table[column].notna(), "–")
+    return table, provenance(record)
+
+
+# %%
 training_benchmark, training_record = recorded_benchmark("pretrain")
 render(training_benchmark)
 
@@ -217,8 +276,6 @@ print(trace_record)
 # ## Summary
 
 # %%
-import pandas as pd
-
 goals = pd.concat([training_benchmark, benchmark, trace_benchmark]).met.value_counts()
 say(
     f"At the {page.config.name} preset the longest chapter takes {longest.core_s / 60:.1f} core minutes. The code meets "

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-
-from sameloss.book.costs import recorded_benchmark
+from cells import definitions
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 RESULTS = FOLDER.parent / "results"
@@ -214,7 +213,7 @@ def test_what_was_recorded_can_be_shown(name):
     """Once recorded, that is."""
     if not (RESULTS / f"benchmark_{name}.csv").exists():
         pytest.skip("not recorded yet")
-    table, line = recorded_benchmark(name)
+    table, line = definitions("costs").recorded_benchmark(name)
     record = json.loads((RESULTS / f"benchmark_{name}.json").read_text())
     assert len(table)
     assert f"torch {record['versions']['torch']}" in line

@@ -2,11 +2,11 @@
 
 import re
 import shutil
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
+from cells import definitions
 from toy_pages import squares
 from toy_runs import Squaring
 
@@ -14,25 +14,18 @@ from sameloss.book import costs as costs
 from sameloss.book.costs import (
     ON_A_GPU,
     announce,
-    by_page,
     by_part,
-    estimated_and_measured,
     measured,
     parts_in_words,
-    preset_costs,
-    recorded_benchmark,
-    recorded_campaign,
-    recorded_on_a_gpu,
     reference_seconds,
 )
 from sameloss.book.pages import all_studies, open_page, study_of
 from sameloss.errors import ParameterError, StoreError
 from sameloss.languages.pretrained import HubTeacherSpec
-from sameloss.runs.cost import H200, Speed, training_flops
+from sameloss.runs.cost import H200
 from sameloss.store.store import Store, with_ancestors
 from sameloss.studies.parameters import MAX_HOURS
-from sameloss.studies.recorded import seal
-from sameloss.studies.same_loss.experiment import PRESETS
+from sameloss.studies.recorded import seal, sealed
 
 
 def test_the_paper_on_this_machine_is_refused_in_one_sentence(opened, monkeypatch):
@@ -224,49 +217,6 @@ def test_what_is_left_is_said_in_order(parts):
     assert parts_in_words(parts).startswith("Record of squares, preset toy: complete.\n")
 
 
-def test_pages_that_computed_nothing_are_left_out(computed):
-    other = replace(computed, name="04_flatness")
-    elsewhere = replace(computed, name="a2_conditionals")
-    pages = by_page([computed, elsewhere, other])
-    stages = measured(computed.store, computed.runs())
-    assert list(pages.chapter) == ["02_existence", "04_flatness"]
-    for row in pages.itertuples():
-        assert row.runs == stages.runs.sum()
-        assert row.core_s == pytest.approx(stages.core_s.sum())
-        assert row.peak_gb == stages.peak_gb.max()
-
-
-# Tables of the page on costs.
-
-
-def test_every_preset_says_what_was_estimated():
-    table = preset_costs().set_index("preset")
-    assert list(table.index) == list(PRESETS)
-    assert (table[["FLOPs", "GB", "estimated_h"]].astype(float) > 0).all(axis=None)
-    assert table.index[table["for"] == "H200"].tolist() == ["gpu-hour", "gpu", "paper"]
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """Two small pre-trainings of either size."""
-    given = {"preset": "smoke", "steps": 20, "seeds": 2}
-    page = open_page("02_existence", **given, artifacts=str(tmp_path_factory.mktemp("artifacts")))
-    for replicate in page.config.replicates():
-        for size in replicate.models:
-            page.store.get(replicate.longest_descent(size))
-    return page
-
-
-def test_estimates_stand_beside_what_it_took(trained, monkeypatch):
-    runs = [replicate.longest_descent("d8") for replicate in trained.config.replicates()]
-    seconds = sum(trained.store.manifest(run)["wall_s"] for run in runs) / 2
-    monkeypatch.setattr(costs, "CORE", Speed(lambda *_: 1e9, 0.0))
-    table = estimated_and_measured(trained.store, trained.config)
-    assert table["size"].tolist() == ["d8", "d16"]
-    assert table.measured_s[0] == pytest.approx(seconds)
-    assert table.estimated_s[0] == pytest.approx(training_flops(runs[0]) / 1e9)
-
-
 def test_a_recorded_benchmark_is_read_with_its_origin(home):
     (home / "results").mkdir()
     rows = "claim,ours_value,peer_value,ratio,goal,met\nfast,1234.5,0.123456,10000,2,True\nfair,5,,,1,False\n"
@@ -275,7 +225,7 @@ def test_a_recorded_benchmark_is_read_with_its_origin(home):
     versions = {"torch": "2.0", "absent": None}
     about = {**origin, "versions": versions}
     seal(home / "results" / "benchmark_speed.json", about, "benchmark_speed.csv")
-    table, line = recorded_benchmark("speed")
+    table, line = definitions("costs").recorded_benchmark("speed")
     assert table.to_numpy().tolist() == [
         ["fast", "1,234", "0.123", "10,000", "2", "yes"],
         ["fair", "5", "–", "–", "1", "no"],
@@ -283,63 +233,20 @@ def test_a_recorded_benchmark_is_read_with_its_origin(home):
     assert line == "Recorded on 2026-01-02, cpu x, 1 thread, torch 2.0, source revision abc."
 
 
-def test_what_a_gpu_was_measured_to_do_is_read_with_its_origin(home):
-    gpu = home / "results" / "gpu"
-    gpu.mkdir(parents=True)
-    sizes = "a step,0.5,157500,tokens/s,46.5,0.1835\na probe,14.5,,,37.7,\n"
-    (gpu / "sizes.csv").write_text(f"what,seconds,rate,unit,peak_GB,share_of_peak\n{sizes}")
-    (gpu / "pieces.csv").write_text("piece,difference,where\ncorpus,0,\nprobes,2.6e-13,/5\n")
-    origin = {"created": "2026-01-02T03:04", "device": "card", "threads": 1, "revision": "abc"}
-    for name in ("sizes", "pieces"):
-        seal(gpu / f"{name}.json", {**origin, "versions": {"torch": "2.0"}}, f"{name}.csv")
-    table, line = recorded_on_a_gpu()
-    assert table.rate.tolist() == ["157,500 tokens/s", " "]
-    assert table.percent_of_peak[0] == pytest.approx(18.35)
-    assert line == (
-        "Recorded on 2026-01-02, card, 1 thread, torch 2.0, source revision abc. In float64, 2 parts of the "
-        "computation, from conditionals to probes, differ from the CPU's by at most 3e-13 of their largest "
-        "number."
-    )
-
-
-@pytest.mark.parametrize(
-    ("found", "said"),
-    [("", "nothing was lost, and nothing was wrong in silence"), ("two lost", "two lost")],
-)
-def test_a_recorded_campaign_says_what_it_found(home, found, said):
-    (home / "results").mkdir()
-    (home / "results" / "campaign.csv").write_text(
-        "what,trials,kills,faults,seconds,found,created,device,revision\n"
-        "training,60,25,0,17,,2026-01-02,cpu x,abc\n"
-        f"a full disk,2000,0,1,25,{found},2026-01-02,cpu x,def\n"
-    )
-    seal(home / "results" / "campaign.json", {}, "campaign.csv")
-    table, line = recorded_campaign()
-    assert table.what.tolist() == ["training", "a full disk"]
-    assert line == (
-        "Recorded on 2026-01-02, cpu x, source revision abc, def: 2,060 trials, 25 kills and "
-        f"interruptions; {said}."
-    )
-
-
 KEPT = Path(__file__).parents[2] / "results"
 
-RECORDS = {
-    "benchmark_languages": lambda: recorded_benchmark("languages"),
-    "benchmark_pretrain": lambda: recorded_benchmark("pretrain"),
-    "benchmark_trace": lambda: recorded_benchmark("trace"),
-    "gpu/sizes": recorded_on_a_gpu,
-    "gpu/pieces": recorded_on_a_gpu,
-    "campaign": recorded_campaign,
-}
+RECORDS = [
+    "benchmark_languages", "benchmark_pretrain", "benchmark_trace", "gpu/sizes", "gpu/pieces", "campaign",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".json"])
 @pytest.mark.parametrize("name", RECORDS)
-def test_what_was_measured_is_refused_once_it_is_altered(home, name, suffix):
-    shutil.copytree(KEPT, home / "results", ignore=shutil.ignore_patterns("runs"))
-    RECORDS[name]()
-    path = home / "results" / f"{name}{suffix}"
+def test_what_was_measured_is_refused_once_it_is_altered(tmp_path, name, suffix):
+    shutil.copytree(KEPT, tmp_path / "results", ignore=shutil.ignore_patterns("runs"))
+    record = tmp_path / "results" / name
+    sealed(record.with_suffix(".json"), f"{record.name}.csv")
+    path = record.with_suffix(suffix)
     path.write_bytes(path.read_bytes().replace(b"1", b"2", 1))
     with pytest.raises(StoreError, match=rf"/{name}{suffix} is not what was recorded; restore .*\.$"):
-        RECORDS[name]()
+        sealed(record.with_suffix(".json"), f"{record.name}.csv")

@@ -1,4 +1,4 @@
-"""Estimated and measured costs of runs, and the tables of the page on costs."""
+"""Estimated and measured costs of runs."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,14 +8,11 @@ import pandas as pd
 
 from sameloss.device import accelerated, device_bytes, device_name, memory_bytes, usable_workers
 from sameloss.errors import ParameterError
-from sameloss.runs.cost import CORE, H200, H200_IN_CORES, core_factors, training_flops
+from sameloss.runs.cost import H200, H200_IN_CORES, core_factors, training_flops
 from sameloss.runs.pretraining import Pretraining
-from sameloss.store.location import results_folder
 from sameloss.store.store import Run, Store, with_ancestors
 from sameloss.studies.page import Page
 from sameloss.studies.parameters import MAX_HOURS
-from sameloss.studies.recorded import sealed
-from sameloss.studies.same_loss.experiment import PRESETS, Experiment
 
 ON_A_GPU = ("gpu-hour", "gpu", "paper")
 """Presets estimated for an H200."""
@@ -139,14 +136,6 @@ def measured(store: Store, runs: Iterable[Run]) -> pd.DataFrame:
     return stages.agg(runs=("core_s", "size"), core_s=("core_s", "sum"), peak_gb=("peak_gb", "max"))
 
 
-def by_page(pages: Iterable[Page[Any]]) -> pd.DataFrame:
-    """Time and memory of the finished runs of each page, by device."""
-    tables = [measured(page.store, page.runs()).assign(chapter=page.name) for page in pages]
-    stages = pd.concat([table for table in tables if len(table)], ignore_index=True)
-    chapters = stages.groupby(["chapter", "device"], sort=False, as_index=False)
-    return chapters.agg({"runs": "sum", "core_s": "sum", "peak_gb": "max"})
-
-
 def by_part(page: Page[Any]) -> pd.DataFrame:
     """Cost of a record by part, in the order of computation; shared runs count in the first part only.
 
@@ -179,98 +168,3 @@ def parts_in_words(page: Page[Any]) -> str:
     ]
     left = f"about {_duration(parts.left.sum() / cores)} left" if parts.left.any() else "complete"
     return "\n".join([f"Record of {page.name}, preset {page.config.name}: {left}.", *lines])
-
-
-# The page on costs
-
-
-def estimated_and_measured(store: Store, experiment: Experiment) -> pd.DataFrame:
-    """Estimated and measured cost of each size's longest training."""
-    rows = []
-    replicates = list(experiment.replicates())
-    for size in replicates[0].models:
-        runs = [run for r in replicates if size in r.models and store.has(run := r.longest_descent(size))]
-        if runs:
-            manifests = [store.manifest(run) for run in runs]
-            rows.append(
-                {
-                    "size": size,
-                    "FLOPs": f"{training_flops(runs[0]):.2g}",
-                    "estimated_s": CORE.seconds(runs[0]),
-                    "measured_s": sum(m["wall_s"] for m in manifests) / len(manifests),
-                    "peak_gb": max(m["peak_memory_bytes"] for m in manifests) / 1e9,
-                }
-            )
-    return pd.DataFrame(rows)
-
-
-def preset_costs() -> pd.DataFrame:
-    """Estimated cost of all comparisons of Part I at each preset.
-
-    `estimated_h`: hours of all pre-trainings in sequence.
-    """
-    rows = []
-    for name, experiment in PRESETS.items():
-        runs = [run for replicate in experiment.replicates() for run in replicate.runs()]
-        trainings = [run for run in with_ancestors(runs) if isinstance(run, Pretraining)]
-        where, speed = ("H200", H200) if name in ON_A_GPU else ("one core", CORE)
-        rows.append(
-            {
-                "preset": name,
-                "trainings": len(trainings),
-                "FLOPs": f"{sum(map(training_flops, trainings)):.2g}",
-                "GB": max(run.memory for run in trainings) / 1e9,
-                "estimated_h": sum(map(speed.seconds, trainings)) / 3600,
-                "for": where,
-            }
-        )
-    return pd.DataFrame(rows)
-
-
-def recorded_benchmark(name: str) -> tuple[pd.DataFrame, str]:
-    """Recorded table of `benchmarks/<name>.py`, and its provenance."""
-    folder = results_folder()
-    record = sealed(folder / f"benchmark_{name}.json", f"benchmark_{name}.csv")
-    table = pd.read_csv(folder / f"benchmark_{name}.csv")
-    table["met"] = table.met.map({True: "yes", False: "no"})
-    columns = ["ours_value", "peer_value", "ratio", "goal"]
-    table[columns] = table[columns].map(
-        lambda x: "–" if pd.isna(x) else f"{x:,.0f}" if x >= 100 else f"{x:.3g}"
-    )
-    return table, _provenance(record)
-
-
-def recorded_on_a_gpu() -> tuple[pd.DataFrame, str]:
-    """What `make gpu-check` measured, and a sentence on its provenance and the agreement with the CPU."""
-    folder = results_folder() / "gpu"
-    record, _ = (sealed(folder / f"{name}.json", f"{name}.csv") for name in ("sizes", "pieces"))
-    sizes, pieces = (pd.read_csv(folder / f"{name}.csv") for name in ("sizes", "pieces"))
-    rates = sizes.rate.map(lambda x: "" if pd.isna(x) else f"{x:,.0f}") + " " + sizes.unit.fillna("")
-    shares = 100 * sizes.share_of_peak
-    table = sizes[["what", "seconds"]].assign(rate=rates, peak_gb=sizes.peak_GB, percent_of_peak=shares)
-    return table, (
-        f"{_provenance(record)} In float64, {len(pieces)} parts of the computation, from conditionals to "
-        f"probes, differ from the CPU's by at most {pieces.difference.max():.0e} of their largest number."
-    )
-
-
-def _provenance(record: dict[str, Any]) -> str:
-    versions = [f"{package} {version}" for package, version in record["versions"].items() if version]
-    return (
-        f"Recorded on {record['created'][:10]}, {record['device']}, {record['threads']} thread, "
-        f"{', '.join(versions)}, source revision {record['revision']}."
-    )
-
-
-def recorded_campaign() -> tuple[pd.DataFrame, str]:
-    """Recorded table of `make campaign`, and its provenance and findings."""
-    sealed(results_folder() / "campaign.json", "campaign.csv")
-    record = pd.read_csv(results_folder() / "campaign.csv")
-    days, devices, revisions = (
-        ", ".join(record[name].drop_duplicates().astype(str)) for name in ("created", "device", "revision")
-    )
-    findings = "; ".join(record.found.dropna()) or "nothing was lost, and nothing was wrong in silence"
-    return record[["what", "trials", "kills", "faults", "seconds"]], (
-        f"Recorded on {days}, {devices}, source revision {revisions}: {record.trials.sum():,} trials, "
-        f"{record.kills.sum():,} kills and interruptions; {findings}."
-    )
