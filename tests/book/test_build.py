@@ -21,7 +21,7 @@ from sameloss.book import site
 from sameloss.book.build import MODULES, arguments, main
 from sameloss.book.notebooks import notebooks
 from sameloss.store.location import HOME, book_root
-from sameloss.store.store import sha256, write_manifest
+from sameloss.store.store import environment, sha256, write_manifest
 
 ROOT = Path(__file__).parents[2]
 
@@ -136,7 +136,8 @@ def another_disk(book, tmp_path_factory, monkeypatch):
     run = Path("results/runs/Kind/key")
     run.mkdir(parents=True)
     (run / "table.csv").write_bytes(bytes(500_000))
-    write_manifest(run, {"files": {"table.csv": sha256(run / "table.csv")}})
+    about = {"parameters": {"run": "Kind"}, "parents": [], "wall_s": 1.0, "peak_memory_bytes": 1}
+    write_manifest(run, {**environment(), **about, "files": {"table.csv": sha256(run / "table.csv")}})
     PAGE.with_suffix(".py").write_text("# %%\nx = 2\n")
     with disk(tmp_path_factory.mktemp("mounted") / "disk", 2_000_000) as mounted:
         shutil.copytree(book, mounted / "book")

@@ -121,8 +121,8 @@ def parameter_table(
     for name, kind, default, text in LINE.findall(cell):
         known = OF_EVERY_PAGE.get(name) or Parameter(text, KINDS[kind] | None)
         least, most = bounds.get(name, (known.least, known.most))
-        limits = {"least": least, "most": most, "may_be_zero": name in bounds and least == 0}
-        table[name] = replace(known, text=text, default=literal_eval(default), **limits)
+        known = replace(known, least=least, most=most, may_be_zero=name in bounds and least == 0)
+        table[name] = replace(known, text=text, default=literal_eval(default))
     return {n: replace(p, choices=("auto", *presets)) if n == "preset" else p for n, p in table.items()}
 
 
