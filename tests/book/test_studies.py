@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from sameloss import studies
+from sameloss.book.cells import Chapter
 from sameloss.book.chapter import begin
 from sameloss.book.costs import announce
-from sameloss.book.cells import Chapter
 from sameloss.book.pages import all_statements, all_studies, open_page, study_of
 from sameloss.book.twins import stale_cells, with_parameters
 from sameloss.device import device_name
