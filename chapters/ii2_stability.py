@@ -142,9 +142,6 @@ KINDS = {
 # 0.9 hours of an H200 by arithmetic).
 
 # %% tags=["experiment", "hide-input"]
-from sameloss.book.cells import begin
-from sameloss.studies.stability.claims import STATEMENTS, TOPICS, checks
-
 TINY = {
     "logistic regression": KINDS["logistic regression"].changed(steps=20),
     "random features": Kind(RandomFeatures(100), Descent(0.3, 32, 10, momentum=0.9)),
@@ -165,6 +162,11 @@ TENTH = tuple((step // 10, rate) for step, rate in DROPS)
 SHORT = {
     name: kind.changed(steps=10_000, drops=kind.descent.drops and TENTH) for name, kind in THESIS.items()
 }
+
+# %% tags=["experiment", "hide-input"]
+from sameloss.book.cells import begin
+from sameloss.studies.stability.claims import STATEMENTS, TOPICS, checks
+
 PRESETS = {
     "smoke": {"kinds": TINY, "sizes": (40, 80, 160), "pairs": 2, "seeds": 2, "paths": 1},
     "laptop": {"kinds": KINDS, "sizes": (80, 160, 640), "pairs": 3, "seeds": 3, "paths": 2},
@@ -215,7 +217,7 @@ found.twins.tail(3)
 # parameters of twins decrease with the sample size, as the gap does: the first four columns of the figure are blue. The thesis
 # expects this of logistic regression alone.
 
-# %% mystnb={"figure": {"caption": "Exponents with which four measures scale with the sample size m: blue if the measure decreases, red if not, with a question mark if the 95 % interval over seeds contains zero. Last column: the largest drop in accuracy on a line between twins of any size, in points, red above two.", "name": "fig-stability-summary"}, "image": {"alt": "A table of colours: one row per kind of training, one column each for gap, β, total variation, distance and path."}}
+# %%
 import pandas as pd
 import seaborn as sns
 
@@ -254,6 +256,7 @@ def draw_summary(results):
     return [sum(interval.high < 0 for interval in of.values()) for of in exponents.values()]
 
 
+# %% mystnb={"figure": {"caption": "Exponents with which four measures scale with the sample size m: blue if the measure decreases, red if not, with a question mark if the 95 % interval over seeds contains zero. Last column: the largest drop in accuracy on a line between twins of any size, in points, red above two.", "name": "fig-stability-summary"}, "image": {"alt": "A table of colours: one row per kind of training, one column each for gap, β, total variation, distance and path."}}
 networks = "networks" if len(found.networks) < len(kinds) else "these models"
 gap, beta, _, distance = draw_summary(found)
 finding(
@@ -305,7 +308,7 @@ drawing.label_ends(axes[-1])
 from sameloss.book.chapter import render
 
 COLUMNS = {"error": "test error", "trained error": "own error", GAP: "gap", BETA: "β", "distance": "distance"}
-pairs = pd.concat(map(found.at, found.kinds))  # after all steps
+pairs = pd.concat(map(found.at, found.kinds))
 ends = pairs[pairs["size"].isin([first, last])].groupby(["kind", "size"], sort=False)[[*COLUMNS]].mean()
 render(ends.rename(columns=COLUMNS).rename_axis(["model", "m"]).reset_index(), decimals=3)
 
@@ -358,7 +361,7 @@ render(pd.DataFrame(exponents).T.rename_axis("exponent of").reset_index())
 # bounded losses are the cross-entropy clipped at that of guessing among ten classes, $\log 10$ (also for logistic regression,
 # which tells digits below 5 from the others), and divided by it; the Brier score, half the squared distance of the probabilities from the label; and the total variation between the predictions of twins.
 
-# %% mystnb={"figure": {"caption": "Exponent of β minus that of the gap, for the cross-entropy, without z, and for bounded losses (total variation: against the gap of the Brier score), with 95 % intervals over seeds.", "name": "fig-stability-losses"}, "image": {"alt": "Five intervals for each kind of training, most of them right of zero for networks."}}
+# %%
 LOSSES = {
     "cross-entropy": (BETA, GAP),
     "without z": ("others cross-entropy", GAP),
@@ -390,6 +393,7 @@ def draw_differences(results, variants):
     drawing.legend(ax)
 
 
+# %% mystnb={"figure": {"caption": "Exponent of β minus that of the gap, for the cross-entropy, without z, and for bounded losses (total variation: against the gap of the Brier score), with 95 % intervals over seeds.", "name": "fig-stability-losses"}, "image": {"alt": "Five intervals for each kind of training, most of them right of zero for networks."}}
 finding(f"For {networks}, β falls clearly more slowly than the gap {clearly_slower(found, LOSSES)}.")
 draw_differences(found, LOSSES)
 
