@@ -143,6 +143,7 @@ def drawn_sentences(spec, count=4):
     return table
 
 
+# %%
 def glue_coverage(spec, source):
     """How much of the GLUE tasks the tokens of a language cover."""
     from sameloss.languages.pretrained import glue_task  # takes seconds

@@ -160,6 +160,7 @@ def timed(compute, *arguments):
     return result, 1000 * min(seconds)
 
 
+# %%
 rows = []
 for name, language in {**summable, **teachers}.items():
     sample = language.sample(20, torch.Generator().manual_seed(0))

@@ -234,6 +234,7 @@ SUMMARY = {
 }
 
 
+# %%
 def draw_summary(results):
     """Exponents as a heat map, and the accuracy lost on paths; return how many exponents are clearly negative."""
     exponents = {
