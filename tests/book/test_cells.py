@@ -1,9 +1,82 @@
-"""Definitions of chapters can be imported by tests."""
+"""Chapters whose experiment stands in their cells, and definitions of chapters for tests."""
 
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
 from cells import definitions
+
+from sameloss.book import cells
+from sameloss.book.cells import opened
+from sameloss.errors import StoreError
+from sameloss.store.location import HOME
+from sameloss.store.store import Store
+
+BOOK = Path(__file__).parents[2]
 
 
 def test_definitions_of_a_chapter():
     found = definitions("04_flatness")
     assert callable(found.plain_trace)
     assert not hasattr(found, "page")
+
+
+# Records.
+
+
+@pytest.fixture
+def page(tmp_path, monkeypatch):
+    """A chapter with an empty store, which would fail to compute anything."""
+
+    def refused(store, runs, workers):
+        assert not store.missing(runs)
+
+    monkeypatch.setattr(cells, "compute_all", refused)
+    return opened("ii2_stability", {"preset": "smoke"}, Store(tmp_path))
+
+
+def test_a_record_is_read_where_it_lies(page, tmp_path):
+    assert page.recorded("laptop-long").twins.seed.nunique() == 15
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("damage", ["number", "manifest", "gone"])
+def test_a_recorded_run_that_was_altered_is_refused(page, tmp_path, monkeypatch, damage):
+    copy = tmp_path / "book"
+    kept = BOOK / "results" / "runs" / "TwinTraining"
+    shutil.copytree(kept, copy / "results" / "runs" / "TwinTraining")
+    (copy / "chapters").mkdir()
+    (copy / "_config.yml").touch()
+    monkeypatch.setenv(HOME, str(copy))
+    page.recorded("laptop-long")
+    run = opened(page.name, {"preset": "laptop-long"}, Store(copy / "results" / "runs")).runs()[5]
+    folder = copy / "results" / "runs" / "TwinTraining" / run.key
+    if damage == "gone":
+        shutil.rmtree(folder)
+    else:
+        path = folder / {"number": "table.csv", "manifest": "manifest.json"}[damage]
+        path.write_text(path.read_text().replace("1", "2", 1))
+    with pytest.raises(StoreError, match=rf"{run.key} is missing or not what was recorded; restore it "):
+        page.recorded("laptop-long")
+    assert not list(folder.parent.glob("*.damaged*"))
+
+
+# A plain program.
+
+
+@pytest.mark.book
+def test_a_chapter_is_a_program_too(tmp_path):
+    command = [sys.executable, "-m", "sameloss.book.run", "chapters/ii2_stability.py"]
+    given = {"preset": "smoke", "artifacts": str(tmp_path), "sizes": "40, 60"}
+    words = [word for pair in given.items() for word in ("-p", *pair)]
+    done = subprocess.run([*command, *words], capture_output=True, text=True, cwd=BOOK, check=False)
+    assert done.returncode == 0, done.stderr[-1000:]
+    assert "preset smoke: 10 of 10 runs to compute" in done.stdout
+    assert "From m = 40 to 60, networks keep" in done.stdout
+    assert len(list(tmp_path.glob("TwinTraining/*/manifest.json"))) == 10
+    wrong = subprocess.run(
+        [*command, "-p", "sise", "3"], capture_output=True, text=True, cwd=BOOK, check=False
+    )
+    assert wrong.stderr.strip().startswith("Unknown parameter 'sise'; valid here are preset, model, sizes, ")

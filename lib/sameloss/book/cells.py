@@ -7,7 +7,7 @@ preset.
 
 import re
 from ast import literal_eval
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import product
@@ -17,18 +17,21 @@ from typing import Any
 
 import pandas as pd
 
-from sameloss.book.chapter import given_parameters
+from sameloss.book.chapter import begun, given_parameters
 from sameloss.book.costs import announce
+from sameloss.book.run import PARAMETERS, cells
 from sameloss.device import use_device
-from sameloss.store.location import book_root, default_artifacts, source_checkout
+from sameloss.errors import StoreError
+from sameloss.store.location import book_root, default_artifacts, results_folder, source_checkout
 from sameloss.store.pool import compute_all
+from sameloss.store.recording import is_sound
 from sameloss.store.store import Run, Store
 from sameloss.studies.page import Page, PageSpec, Study
 from sameloss.studies.parameters import OF_EVERY_PAGE, Config, Parameter, checked, choose
 from sameloss.studies.statement import Statement
 from sameloss.studies.verdict import Topic
 
-PARAMETERS, EXPERIMENT, COMPARISON = "parameters", "experiment", "comparison"
+EXPERIMENT, COMPARISON = "experiment", "comparison"
 """Tags of cells."""
 
 Values = Mapping[str, Any]
@@ -96,7 +99,21 @@ class Chapter(Page[Config]):
         return opened(self.name, given, self.store, (EXPERIMENT, COMPARISON)).results
 
     def recorded(self, preset: str) -> Any:
-        return opened(self.name, {"preset": preset}, self.store, (EXPERIMENT, COMPARISON)).results
+        """Results from the recorded runs of a preset; nothing is computed.
+
+        Raises:
+            StoreError: if a run is missing or not as it was recorded.
+
+        """
+        folder, given = results_folder() / "runs", {"preset": preset}
+        record = Store(folder, recorded=True)
+        for run in opened(self.name, given, record).runs():
+            if not is_sound(record.folder(run)):
+                raise StoreError(
+                    f"{record.folder(run)} is missing or not what was recorded; restore it with "
+                    f"`git checkout -- {folder}`, or record it again."
+                )
+        return opened(self.name, given, record, (EXPERIMENT, COMPARISON)).results
 
 
 def _joined(results: Sequence[Any], columns: Sequence[Values]) -> Any:
@@ -137,19 +154,6 @@ class Opening:
     store: Store | None
     cell: str  # the parameters cell
     listing: bool
-
-
-def tagged_cells(twin: str) -> Iterator[tuple[str, frozenset[str]]]:
-    r"""Yield the sources of a twin's code cells, with their tags.
-
-    >>> list(tagged_cells('# %% tags=["parameters"]\na = 1\n\n# %% [markdown]\n# Text\n\n# %%\na'))
-    [('a = 1', frozenset({'parameters'})), ('a', frozenset())]
-    """
-    for cell in re.split(r"^# %%", twin, flags=re.MULTILINE)[1:]:
-        head, _, source = cell.partition("\n")
-        if "[markdown]" not in head:
-            tags = re.search(r"tags=\[(.*?)\]", head)
-            yield source.strip(), frozenset(re.findall(r'"([\w-]+)"', tags[1]) if tags else ())
 
 
 def twins() -> dict[str, Path]:
@@ -194,6 +198,8 @@ def begin(
     page = Chapter(name, config, store, parameters=table, presets=configs, values=values)
     if opening:
         page.listing, page.on_its_own = opening.listing, False
+    else:
+        begun(store)
     vars(page).update(topics=topics, exact=exact, **({"check": check} if check else {}))
     return page
 
@@ -207,8 +213,7 @@ def _parameters_cell(namespace: Values, name: str) -> str:
 
 
 def _parameters_of(twin: Path) -> str:
-    cells = tagged_cells(twin.read_text("utf-8"))
-    return next(source for source, tags in cells if PARAMETERS in tags)
+    return next(source for source, tags in cells(twin.read_text("utf-8")) if PARAMETERS in tags)
 
 
 def opened(
@@ -221,7 +226,7 @@ def opened(
     path, wanted = twins()[name], set(tags)
     opening = Opening(given, store, _parameters_of(path), listing=COMPARISON not in wanted)
     namespace: dict[str, Any] = {"__name__": name, "_opening": opening}
-    for source, of_cell in tagged_cells(path.read_text("utf-8")):
+    for source, of_cell in cells(path.read_text("utf-8")):
         if of_cell & wanted:
             exec(compile(source, path.name, "exec"), namespace)
     page: Chapter = namespace["page"]
@@ -249,6 +254,6 @@ def studies_in_cells() -> dict[str, ChapterStudy]:
 
 @cache
 def _study_in(name: str, path: Path) -> ChapterStudy | None:
-    if not any(EXPERIMENT in tags for _, tags in tagged_cells(path.read_text("utf-8"))):
+    if not any(EXPERIMENT in tags for _, tags in cells(path.read_text("utf-8"))):
         return None
     return ChapterStudy(opened(name, {}, NOWHERE).presets, {name: PageSpec(Chapter, recorded=True)})

@@ -19,6 +19,7 @@ from sameloss.errors import BookError
 from sameloss.store.location import HOME, book_root
 from sameloss.store.pool import compute_all
 from sameloss.store.provenance import origin_in_words
+from sameloss.store.store import Store
 from sameloss.studies.drawing import download, use_style
 from sameloss.studies.names import column_head, display_name
 from sameloss.studies.page import Page, Study
@@ -43,15 +44,23 @@ def begin(namespace: dict[str, Any], study: Study[Any], name: str) -> Page[Any]:
 
     """
     page = study.open(name, given_parameters(namespace))
-    if book_root() is None:
-        print(
-            f"No book was found from {Path.cwd()}: results go to {page.store.root}, and records cannot be "
-            f"shown; set {HOME} to the book's folder."
-        )
+    begun(page.store)
     print(announce(page))
     compute_all(page.store, page.runs(), page.config.workers)
-    gc.freeze()  # exempts loaded objects from garbage collection, so that the kernel exits a second sooner
     return page
+
+
+def begun(store: Store) -> None:
+    """Say where results go if there is no book, and exempt loaded objects from garbage collection.
+
+    The kernel then exits a second sooner.
+    """
+    if book_root() is None:
+        print(
+            f"No book was found from {Path.cwd()}: results go to {store.root}, and records cannot be "
+            f"shown; set {HOME} to the book's folder."
+        )
+    gc.freeze()
 
 
 def given_parameters(namespace: dict[str, Any], declared: Iterable[str] | None = None) -> dict[str, Any]:
@@ -68,11 +77,11 @@ def given_parameters(namespace: dict[str, Any], declared: Iterable[str] | None =
         hidden = shell.user_ns_hidden
     use_style()
     if "_parameters" not in namespace:
-        names = tuple(parameters_in(namespace, hidden))
         if declared and hidden.get("In"):
             put_in = [assigned(cell) for cell in hidden["In"] if cell.startswith(INJECTED)]
-            names = tuple(set().union(declared, *put_in))
-        namespace["_parameters"] = names
+            namespace["_parameters"] = tuple(set().union(declared, *put_in))
+        else:
+            namespace["_parameters"] = tuple(parameters_in(namespace, hidden))
     return {name: namespace[name] for name in namespace["_parameters"] if name in namespace}
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import nbformat
 
+from sameloss.book.cells import Chapter
 from sameloss.book.costs import announce, by_part, parts_in_words
 from sameloss.book.notebooks import (
     DEFAULT,
@@ -217,7 +218,8 @@ def record(
                 compute_all(opened.store, runs, opened.config.workers)
             record_runs(opened.store, runs, POOL, lazy=opened.name != PART_I)  # its losses take megabytes
     for opened in pages:  # last, since changed tables make the tree dirty
-        _write(opened)
+        if not isinstance(opened, Chapter):  # which derives its tables from the runs
+            _write(opened)
 
 
 class _SeenPool(Store):

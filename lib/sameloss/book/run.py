@@ -19,6 +19,7 @@ from unittest.mock import MagicMock
 import pandas as pd
 
 from sameloss.errors import BookError
+from sameloss.studies.parameters import assigned
 
 FOR_PAGES = {
     "IPython": ("core", "core.pylabtools", "display"),
@@ -48,11 +49,11 @@ def run(chapter: Path, parameters: dict[str, Any]) -> None:
     if "IPython" in missing:
         IPython.get_ipython = lambda: None
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    for source, tagged in cells(chapter.read_text("utf-8")):
+    for source, tags in cells(chapter.read_text("utf-8")):
         try:
             execute(source, namespace)
-            if tagged:
-                namespace.update(parameters)
+            if PARAMETERS in tags:
+                namespace.update(parameters, _parameters=(*assigned(source), *parameters))
         except BookError:
             raise
         except Exception as error:
@@ -61,16 +62,21 @@ def run(chapter: Path, parameters: dict[str, Any]) -> None:
             print(f"[left out without {', '.join(missing)}: {type(error).__name__}]")
 
 
-def cells(twin: str) -> Iterator[tuple[str, bool]]:
-    r"""Yield the sources of code cells, and whether each is the one that is tagged `parameters`.
+PARAMETERS = "parameters"
+"""Tag of the parameters cell."""
+
+
+def cells(twin: str) -> Iterator[tuple[str, frozenset[str]]]:
+    r"""Yield the sources of a twin's code cells, with their tags.
 
     >>> list(cells('# %% tags=["parameters"]\na = 1\n\n# %% [markdown]\n# Text\n\n# %%\na'))
-    [('a = 1', True), ('a', False)]
+    [('a = 1', frozenset({'parameters'})), ('a', frozenset())]
     """
     for cell in re.split(r"^# %%", twin, flags=re.MULTILINE)[1:]:
         head, _, source = cell.partition("\n")
         if "[markdown]" not in head:
-            yield source.strip(), '"parameters"' in head
+            tags = re.search(r"tags=\[(.*?)\]", head)
+            yield source.strip(), frozenset(re.findall(r'"([\w-]+)"', tags[1]) if tags else ())
 
 
 def execute(source: str, namespace: dict[str, Any]) -> None:

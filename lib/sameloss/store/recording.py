@@ -78,7 +78,7 @@ def take_recorded(folder: Path, store: Store) -> int:
     recorded = [manifest.parent for manifest in sorted(folder.glob(f"*/*/{MANIFEST}"))]
     lacking = {run: store.root / run.parent.name / run.name for run in recorded}
     lacking = {run: result for run, result in lacking.items() if not result.exists()}
-    damaged = [run for run in lacking if not _is_sound(run)]
+    damaged = [run for run in lacking if not is_sound(run)]
     if damaged:
         log.warning(
             "%d runs of %s are damaged and were not taken, the first of them %s; "
@@ -88,7 +88,8 @@ def take_recorded(folder: Path, store: Store) -> int:
     return sum(_taken(run, result) for run, result in lacking.items() if run not in damaged)
 
 
-def _is_sound(recorded: Path) -> bool:
+def is_sound(recorded: Path) -> bool:
+    """Whether the folder of a recorded run is there, and as it was written."""
     manifest = read_manifest(recorded)
     return manifest is not None and altered(recorded, manifest) is None
 
