@@ -12,7 +12,7 @@ BIN := .venv/bin
 RUN := exec env -u PYTHONDONTWRITEBYTECODE PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python
 LIMIT := $${MAX_HOURS:+--max-hours "$$MAX_HOURS"}
 
-.PHONY: help book html test lint unit chapters-test book-test other gpu-check campaign twins notebooks record take snakemake freeze clean unfit
+.PHONY: help book html test lint unit chapters-test book-test other gpu-check campaign twins notebooks record snakemake freeze clean unfit
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -74,7 +74,7 @@ unit: .venv/installed  ## Unit tests of the library
 	$(RUN) -m pytest -n auto --dist worksteal -m "not book" lib tests
 
 chapters-test: .venv/installed  ## Execute the chapters again, compare checked outputs (nbval)
-	$(RUN) -m sameloss.book.build compute $(LIMIT)
+	$(RUN) -m sameloss.book.build compute --anew $(LIMIT)
 	OMP_NUM_THREADS=1 $(RUN) -m pytest -p no:cacheprovider -o addopts= -W default -n 2 --dist loadfile \
 		--nbval-lax --nbval-current-env --nbval-cell-timeout 3600 chapters
 
@@ -101,17 +101,13 @@ twins: .venv/installed  ## Write edited py:percent twins into their notebooks
 	$(RUN) -m sameloss.book.build twins --sync
 
 notebooks: twins  ## Execute what is committed at the default preset and make it the committed outputs
-	$(RUN) -m sameloss.book.build check
+	$(RUN) -m sameloss.book.build adopt --check
 	$(RUN) -m sameloss.book.build execute --force $(LIMIT)
 	$(RUN) -m sameloss.book.build adopt
-	$(RUN) -m sameloss.book.build keep
 
-record: .venv/installed  ## Compute a long preset (PRESET=laptop-long, perhaps PAGE=ii5_growing) and write its tables to results/; FLAGS=--dry-run says what is left, MINUTES=9 stops after so long, to be run again
+record: .venv/installed  ## Compute what results/runs lacks of a long preset (PRESET=laptop-long, perhaps PAGE=ii5_growing) and add it; FLAGS=--dry-run says what is left, MINUTES=9 stops after so long, to be run again
 	$(RUN) -m sameloss.book.build record --preset "$${PRESET:-laptop-long}" $${PAGE:+--page "$$PAGE"} $(LIMIT) \
 		$${MINUTES:+--minutes "$$MINUTES"} $$FLAGS
-
-take: .venv/installed  ## Take as computed what results/runs holds: chapters and records then compute what is new
-	$(RUN) -m sameloss.book.build take
 
 snakemake: .venv-grid/installed  ## Install Snakemake, for many runs: lib/grid.smk
 

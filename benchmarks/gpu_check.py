@@ -38,8 +38,8 @@ from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.sizes import SIZES
 from sameloss.runs.checkpoints import Checkpoints
 from sameloss.store.pool import compute_all
+from sameloss.store.provenance import seal
 from sameloss.store.store import Run, Store, with_ancestors
-from sameloss.studies.recorded import seal
 from sameloss.training.corpus import EndlessCorpus
 from sameloss.training.loop import Execution, Optimisation, make_optimiser, pretrain
 from sameloss.training.objectives import Objective, loss_of

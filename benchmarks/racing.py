@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from sameloss.store.location import source_revision
-from sameloss.studies.recorded import seal
+from sameloss.store.provenance import seal
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"

@@ -120,7 +120,7 @@ say(
 
 # %%
 from sameloss.store.location import results_folder
-from sameloss.studies.recorded import sealed
+from sameloss.store.provenance import sealed
 
 folder = results_folder() / "gpu"
 gpu_record, _ = (sealed(folder / f"{name}.json", f"{name}.csv") for name in ("sizes", "pieces"))
@@ -160,16 +160,17 @@ say(
 # %% [markdown]
 # ## Recorded runs
 #
-# Longer presets are computed once by `make record`, and their tables are kept in `results/`, from which chapters show
+# Longer presets are computed once by `make record`, and their runs are kept in `results/runs`, from which chapters show
 # them beside their own numbers. A record is computed part by part; `make record PRESET=workstation FLAGS=--dry-run`
 # lists the parts that remain.
 
 # %%
-from sameloss.studies.recorded import record_in_words, records
+from sameloss.studies.same_loss.pages import records_in_words
 
-for name in ["", *(other.name for other in page.pages)]:
-    for preset in records(name):
-        print(f"{name or 'Part I'}. {record_in_words(preset, name)}")
+print(records_in_words())
+for other in page.pages:
+    for preset in other.records():
+        print(f"{other.name}. {other.record_in_words(preset)}")
 
 # %% [markdown]
 # ## Reliability

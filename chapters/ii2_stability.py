@@ -175,7 +175,16 @@ PRESETS = {
     "paper": {"kinds": THESIS, "sizes": (15_000, 20_000, 25_000), "pairs": 40, "seeds": 3, "paths": 10},
 }
 BOUNDS = {"pairs": (1, 1000), "seeds": (2, 300), "momentum": (0, 0.999)}
-page = begin(globals(), "ii2_stability", PRESETS, BOUNDS, topics=TOPICS, exact=STATEMENTS, check=checks)
+page = begin(
+    globals(),
+    "ii2_stability",
+    PRESETS,
+    BOUNDS,
+    topics=TOPICS,
+    exact=STATEMENTS,
+    check=checks,
+    record="laptop-long",
+)
 
 # %% [markdown]
 # Twins of every kind are trained on samples of every size, and compared after half of the steps, all, and half as many again.
@@ -468,9 +477,7 @@ render(page.checks[["text", "value"]], decimals=3)
 # ## Five times as many seeds
 
 # %%
-from sameloss.studies.recorded import record_in_words
-
-say(record_in_words("laptop-long", page.name))
+say(page.record_in_words("laptop-long"))
 
 # %% mystnb={"figure": {"caption": "The first figure of this page for the recorded seeds and sizes.", "name": "fig-stability-recorded"}, "image": {"alt": "A table of colours as above."}}
 gap, beta, _, distance = draw_summary(recorded)

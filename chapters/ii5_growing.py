@@ -101,14 +101,13 @@ print("the same function:", torch.allclose(plain(tokens, positions), model(token
 # %%
 from sameloss.book.chapter import finding, render, say
 from sameloss.studies.growing.claims import gain
-from sameloss.studies.recorded import record_in_words
 
 grown, thirty = page.results, page.recorded("laptop-long")
 here, there = (f"{gain(run.headroom()):.0f} %" for run in (grown, thirty))
 say(
     f"The headroom is {here}; in the recorded run it is {there}, with 95 % intervals. Where the interval contains zero, no "
     "gain from depth is detected, and claims that require one are not testable. "
-    + record_in_words("laptop-long", "ii5_growing")
+    + page.record_in_words("laptop-long")
 )
 
 # %% mystnb={"figure": {"caption": "KL after growing, mean over the shallow models, one line per operator. At step 0 copies have disrupted the function; the others have preserved it, exactly or nearly.", "name": "fig-after-growing"}, "image": {"alt": "KL against steps after growing on logarithmic axes; copies begin above the others and fall fastest."}}

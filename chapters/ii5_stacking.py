@@ -81,14 +81,13 @@ drawing.label_ends(ax)
 
 # %%
 from sameloss.studies.growing.claims import gain
-from sameloss.studies.recorded import record_in_words
 
 deeper = page.recorded("laptop-long")
 say(
     f"The headroom, by how much growing in the last stage reduces the final KL, is {gain(stacks_.headroom()):.0f} %; in the recorded "
     f"run, of six layers, it is {gain(deeper.headroom()):.0f} %. Where the interval contains zero, no gain is detected, and claims that "
     f"require one are not testable. All differences are computed within each first stage, with 95 % intervals over these. "
-    f"{record_in_words('laptop-long', 'ii5_stacking')}"
+    f"{page.record_in_words('laptop-long')}"
 )
 
 # %%

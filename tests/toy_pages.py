@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import pandas as pd
 from toy_runs import Squaring
 
 from sameloss.studies.page import Page
@@ -20,9 +19,6 @@ class Squares(Page):
 
     def runs(self):
         return [run for part in self.numbers.values() for run in part]
-
-    def tables(self):
-        return {"squares": pd.DataFrame({"square": map(self.store.get, self.runs())})}
 
 
 def squares(store, numbers):

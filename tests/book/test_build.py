@@ -21,7 +21,6 @@ from sameloss.book import site
 from sameloss.book.build import MODULES, arguments, main
 from sameloss.book.notebooks import notebooks
 from sameloss.store.location import HOME, book_root
-from sameloss.store.store import environment, sha256, write_manifest
 
 ROOT = Path(__file__).parents[2]
 
@@ -128,16 +127,11 @@ def test_an_error_that_is_about_no_disk_is_not_hidden(book, monkeypatch):
 
 @pytest.fixture
 def another_disk(book, tmp_path_factory, monkeypatch):
-    """A disk of 2 MB with the tiny book, in which the test runs; a run of 0.5 MB is on record there."""
+    """A disk of 2 MB with the tiny book, in which the test runs."""
     if not may_mount():
         pytest.skip("this user may not mount disks")
     monkeypatch.setattr("sameloss.book.execute.source_revision", lambda: "abc")
     monkeypatch.setattr("sameloss.book.record.compute", lambda *given: None)
-    run = Path("results/runs/Kind/key")
-    run.mkdir(parents=True)
-    (run / "table.csv").write_bytes(bytes(500_000))
-    about = {"parameters": {"run": "Kind"}, "parents": [], "wall_s": 1.0, "peak_memory_bytes": 1}
-    write_manifest(run, {**environment(), **about, "files": {"table.csv": sha256(run / "table.csv")}})
     PAGE.with_suffix(".py").write_text("# %%\nx = 2\n")
     with disk(tmp_path_factory.mktemp("mounted") / "disk", 2_000_000) as mounted:
         shutil.copytree(book, mounted / "book")
@@ -145,7 +139,7 @@ def another_disk(book, tmp_path_factory, monkeypatch):
             yield mounted
 
 
-WRITING = ("take", "html --committed", "twins --sync", "execute --preset smoke")
+WRITING = ("html --committed", "twins --sync", "execute --preset smoke")
 
 
 @pytest.mark.book
@@ -168,10 +162,6 @@ def test_a_full_disk_says_so_and_what_it_left_is_not_in_the_way(another_disk, sa
     assert re.fullmatch(
         r"(The disk|\S+) cannot be used \(.*No space left on device\); .*, then run this again.*", sentence
     )
-    filler.unlink()
-    if words == "take":
-        main()
-        assert Path("artifacts/Kind/key/table.csv").stat().st_size == 500_000
 
 
 def test_processes_that_a_command_starts_import_little():

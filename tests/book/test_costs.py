@@ -14,7 +14,6 @@ from sameloss.book import costs as costs
 from sameloss.book.costs import (
     ON_A_GPU,
     announce,
-    by_part,
     measured,
     parts_in_words,
     reference_seconds,
@@ -23,9 +22,9 @@ from sameloss.book.pages import all_studies, open_page, study_of
 from sameloss.errors import ParameterError, StoreError
 from sameloss.languages.pretrained import HubTeacherSpec
 from sameloss.runs.cost import H200
+from sameloss.store.provenance import seal, sealed
 from sameloss.store.store import Store, with_ancestors
 from sameloss.studies.parameters import MAX_HOURS
-from sameloss.studies.recorded import seal, sealed
 
 
 def test_the_paper_on_this_machine_is_refused_in_one_sentence(opened, monkeypatch):
@@ -189,24 +188,16 @@ def parts(tmp_path, monkeypatch):
     return squares(Store(tmp_path / "artifacts"), runs)
 
 
-def test_a_record_tells_what_is_left_of_each_part_once(parts):
-    """What an earlier part has is not counted again, and a part that has nothing else is left out."""
-    table = by_part(parts)
-    assert table.part.tolist() == ["first", "second"]
-    assert table.runs.tolist() == [2, 1]
-    assert table.left.tolist() == [1.0, 0.5]
-    assert table[["finished", "told", "took"]].to_numpy().sum() == 0
-    parts.store.compute(Squaring(2, Squaring(1)))
-    table = by_part(parts).set_index("part")
-    assert table.finished.tolist() == [2, 0]
-    assert table.told.tolist() == [1.0, 0.0]
-    assert table.left.tolist() == [0.0, 0.5]
-    seconds = [parts.store.manifest(run)["wall_s"] for run in (Squaring(1), Squaring(2, Squaring(1)))]
-    assert table.took["first"] == pytest.approx(sum(seconds) / 3600)
-
-
 def test_what_is_left_is_said_in_order(parts):
-    """In all by the clock, part by part for one core."""
+    """In all by the clock, part by part for one core.
+
+    What an earlier part has is not counted again, and a part that has nothing else is left out.
+    """
+    assert parts_in_words(parts).splitlines() == [
+        "Record of squares, preset toy: about 45.0 minutes left.",
+        "  first: 0 of 2 runs, 1.0 hours of one core left",
+        "  second: 0 of 1 runs, 30.0 minutes of one core left",
+    ]
     parts.store.compute(Squaring(2, Squaring(1)))
     assert parts_in_words(parts).splitlines() == [
         "Record of squares, preset toy: about 15.0 minutes left.",

@@ -10,7 +10,6 @@ was, `test_results.py` tells in small.
 import json
 import time
 from collections import defaultdict
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,14 +17,12 @@ import pytest
 from stores import SECONDS
 
 from sameloss.book.pages import open_page
-from sameloss.book.record import POOL
 from sameloss.runs.checkpoints import HISTORY
 from sameloss.store.location import default_artifacts, source_revision
-from sameloss.store.recording import take_recorded
-from sameloss.store.store import LEFT_OUT, MANIFEST, Store, with_ancestors
+from sameloss.store.record import kept_runs, read_lines
+from sameloss.store.store import LEFT_OUT, Store, with_ancestors
 
-KEPT = Path(__file__).parents[2] / POOL
-KINDS = sorted(folder.name for folder in KEPT.iterdir())
+KINDS = sorted(folder.name for folder in kept_runs().root.iterdir())
 
 SOON = 10.0
 """The effort of a run and all it reads, in seconds; what takes longer is the quickest of its kind."""
@@ -39,9 +36,7 @@ pytestmark = pytest.mark.book
 @pytest.fixture(scope="module")
 def book(tmp_path_factory):
     """The whole book at its default, with a store that has what is kept."""
-    page = open_page("costs", preset="laptop", artifacts=str(tmp_path_factory.mktemp("taken")))
-    take_recorded(KEPT, page.store)
-    return page
+    return open_page("costs", preset="laptop", artifacts=str(tmp_path_factory.mktemp("empty")))
 
 
 def effort(run):
@@ -82,12 +77,12 @@ def test_what_is_kept_is_found_again(book, shared, kind, monkeypatch):
         store.compute(run)
         manifest = book.store.manifest(run)
         for name in set(manifest["files"]) - set(manifest.get(LEFT_OUT, ())) - {HISTORY}:
-            assert_alike(read(book.store.folder(run) / name), read(store.folder(run) / name))
+            assert_alike(*(read(name, of.files(run) / name) for of in (book.store, store)))
 
 
-def read(path):
+def read(name, file):
     """Return the columns of a table but for measured times, or the arrays of an archive."""
-    found = pd.read_csv(path) if path.suffix == ".csv" else np.load(path)
+    found = pd.read_csv(file) if name.endswith(".csv") else np.load(file)
     return {name: np.asarray(found[name]) for name in found if name not in SECONDS}
 
 
@@ -117,6 +112,7 @@ def test_nothing_of_the_default_takes_long_that_is_not_kept(book):
 
 
 def test_all_of_it_is_of_committed_source():
-    revisions = {json.loads(path.read_text())["revision"] for path in KEPT.glob(f"*/*/{MANIFEST}")}
+    files = kept_runs().root.glob("*/*")
+    revisions = {line.manifest["revision"] for path in files for line in read_lines(path).values()}
     assert revisions
     assert not any(revision.endswith("dirty") for revision in revisions)

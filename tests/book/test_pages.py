@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import pandas as pd
 import pytest
 
-from sameloss.book.pages import STUDY, BookPage, all_statements, all_studies, study_of
+from sameloss.book.pages import STUDY, BookPage, all_statements, all_studies, open_page, study_of
 from sameloss.errors import ParameterError
+from sameloss.store.store import with_ancestors
 from sameloss.studies.page import Page
 
 NAMES = [name for study in all_studies().values() if study is not STUDY for name in study.specs]
@@ -68,3 +69,13 @@ def test_statements_of_all_pages_stand_under_each_other_with_their_page(opened):
     table = all_statements(pages)
     assert table.to_numpy().tolist() == [["a", "holds", "one"], ["b", "holds", "one"], ["c", "holds", "two"]]
     assert table.index.tolist() == [0, 1, 2]
+
+
+def test_recorded_runs_of_every_kind_are_loaded(tmp_path):
+    """One of each that the default reads, with no folder of its own."""
+    page = open_page("costs", preset="laptop", artifacts=str(tmp_path / "empty"))
+    runs = {run.kind: run for run in with_ancestors(page.runs()) if page.store.has(run)}
+    assert len(runs) > 30
+    for run in runs.values():
+        assert page.store.get(run) is not None, run
+    assert not page.store.root.exists()

@@ -1,15 +1,12 @@
 """A record can be traced to committed source."""
 
-import json
 import re
 import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
 import nbformat
-import pandas as pd
 import pytest
 from tiny_book import PAGE, SQUARE, git, notebook, write
 from toy_pages import squares
@@ -21,15 +18,13 @@ from sameloss.book.pages import open_page
 from sameloss.book.record import (
     FRONT_FIGURE,
     adopt,
-    check,
     compute,
     front_figure,
-    keep,
     record,
     require_committed_runs,
-    take,
 )
 from sameloss.errors import ModelError, ParameterError, StoreError
+from sameloss.store.record import kept_runs
 from sameloss.store.store import Store, write_manifest
 from sameloss.studies.page import Page
 
@@ -76,37 +71,12 @@ def test_the_advice_lists_those_folders_alone(tmp_path):
     assert listed == [str(store.folder(run)) for run in runs[1:]]
 
 
-def test_what_is_kept_is_taken_elsewhere(book, tmp_path, monkeypatch, capsys):
-    """And nothing is kept whose source nobody can look up."""
-    runs = [Squaring(3, Squaring(1)), Squaring(4)]
-    stores = {place: Store(tmp_path / place, recorded=True) for place in ("here", "there")}
-
-    def opened(place):
-        return lambda name, preset="laptop": SimpleNamespace(store=stores[place], runs=lambda: runs)
-
-    stores["here"].compute(runs[0])
-    monkeypatch.setattr(module, "open_page", opened("here"))
-    change(stores["here"], runs[0], "abc-dirty")
-    with pytest.raises(SystemExit, match="not committed"):
-        keep("laptop")
-    for run in (runs[0], Squaring(1)):
-        change(stores["here"], run, "abc")
-    keep("laptop")
-    monkeypatch.setattr(module, "open_page", opened("there"))
-    take()
-    assert [stores["there"].has(run) for run in runs] == [True, False]
-    assert stores["there"].manifest(runs[0]) == stores["here"].manifest(runs[0])
-    said = capsys.readouterr().out
-    assert said == "Recorded in results/runs: 2 runs.\nTaken from results/runs: 2 runs.\n"
-
-
 @pytest.fixture
 def recorded(book, notes, monkeypatch):
     """Record a page in a clean tree, with a store of that name; return how often a square was computed."""
 
     def record_with(name, numbers, **how):
-        store = Store(book / name, recorded=True)
-        monkeypatch.setattr(module, "_open", lambda *asked: squares(store, numbers))
+        monkeypatch.setattr(module, "_open", lambda *asked: squares(Store(book / name, kept_runs()), numbers))
         record("toy", "squares", **how)
         return len(Path(notes).read_text().splitlines())
 
@@ -131,13 +101,34 @@ def test_a_record_that_broke_off_goes_on_elsewhere(recorded, notes):
     """What its finished parts found is in the pool, and an empty store computes the rest alone."""
     with pytest.raises(ModelError, match="made to fail"):
         recorded("here", parts(notes, Failing))
-    assert not Path("results/toy").exists()
     assert recorded("elsewhere", parts(notes)) == 3
-    assert recorded("a third", parts(notes)) == 3
-    assert Path("results/toy/squares/squares.csv").read_text() == "square\n5\n9\n"
-    table = pd.read_csv("results/toy/squares/parts.csv")
-    assert table[["part", "runs", "finished"]].values.tolist() == [["first", 2, 2], ["second", 1, 1]]
-    assert json.loads(Path("results/toy/squares/record.json").read_text())["runs"] == 3
+    found = [kept_runs().get(run) for part in parts(notes).values() for run in part]
+    assert found == [5, 9]
+
+
+def test_a_whole_record_is_a_fixed_point(recorded, notes, book):
+    """With an empty store nothing is computed, and no file of the tree or the store changes."""
+    recorded("here", parts(notes))
+    before = contents(book)
+    assert recorded("elsewhere", parts(notes)) == 3
+    assert contents(book) == before
+
+
+def contents(folder):
+    files = [path for path in folder.rglob("*") if path.is_file() and ".git" not in path.parts]
+    return {path: path.read_bytes() for path in files if path.suffix != ".lock"}
+
+
+def test_a_record_goes_on_before_it_is_committed(recorded, notes):
+    """Its own lines are no reason to refuse, also where git knows their file; other changes are."""
+    recorded("here", {"first": [Squaring(1, notes=notes)]})
+    git("add", ".")
+    git("commit", "-q", "-m", "lines")
+    (path,) = kept_runs().root.glob("*/*")
+    line = path.read_text()
+    path.unlink()
+    assert recorded("here", {"first": [Squaring(1, notes=notes)]}) == 1
+    assert path.read_text() == line
 
 
 def test_what_is_left_is_said_and_nothing_done(recorded, capsys, notes):
@@ -145,7 +136,7 @@ def test_what_is_left_is_said_and_nothing_done(recorded, capsys, notes):
     first, *others = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"Record of squares, preset toy: about [\d.]+ \w+ left\.", first)
     assert [line.partition(",")[0] for line in others] == ["  first: 0 of 2 runs", "  second: 0 of 1 runs"]
-    assert not Path("results/runs").exists()
+    assert not kept_runs().root.exists()
     assert not Path("here").exists()
 
 
@@ -185,46 +176,36 @@ def test_what_would_be_refused_after_an_execution_is_refused_before(book, monkey
     monkeypatch.setattr(module, "open_page", lambda name, preset: page)
     page.store.compute(Squaring(1))
     change(page.store, Squaring(1), "abc")
-    check("laptop")
+    adopt(check=True)
     change(page.store, Squaring(1), "abc-dirty")
     with pytest.raises(SystemExit, match=r"^1 finished runs"):
-        check("laptop")
+        adopt(check=True)
     Path("lib/a.py").write_text("new")
     with pytest.raises(SystemExit, match=r"^lib/a\.py not committed"):
-        check("laptop")
+        adopt(check=True)
 
 
-@pytest.mark.parametrize("command", [check, keep, record])
+@pytest.mark.parametrize("command", [adopt, record])
 def test_where_git_fails_nothing_counts_as_committed(book, monkeypatch, command):
     """Git's own sentence is said, and nothing is opened."""
     monkeypatch.setattr(module, "open_page", lambda *_, **__: pytest.fail("a page was opened"))
     shutil.rmtree(".git")
     with pytest.raises(StoreError, match=r"^The revision of the source is not known: fatal: not a git repo"):
-        command("laptop-long")
+        command(**{"preset": "laptop-long"} if command is record else {})
 
 
-@pytest.mark.parametrize("command", [check, keep, record])
+@pytest.mark.parametrize("command", [adopt, record])
 def test_the_library_of_another_checkout_is_refused(book, monkeypatch, command):
     monkeypatch.setattr("sameloss.book.record.source_checkout", lambda: book.parent)
     with pytest.raises(SystemExit, match=r"^The library that runs is \S+, not this folder's"):
-        command("laptop-long")
+        command(**{"preset": "laptop-long"} if command is record else {})
 
 
 def test_what_is_finished_of_a_part_is_kept_without_more(recorded, notes, book):
-    """Though its tables have to wait for the rest."""
+    """Though the rest is not."""
     Store(book / "here").compute(Squaring(1, notes=notes))
     assert recorded("here", parts(notes), finished=True) == 1
     assert recorded("elsewhere", parts(notes)) == 3
-
-
-def test_what_is_finished_is_written_without_more(recorded, capsys, notes):
-    assert recorded("here", parts(notes), finished=True) == 0
-    assert capsys.readouterr().out.endswith("squares: nothing is finished, and nothing written.\n")
-    assert not Path("results/toy").exists()
-    recorded("here", parts(notes))
-    Path("results/toy/squares/squares.csv").unlink()
-    assert recorded("here", parts(notes), finished=True) == 3
-    assert Path("results/toy/squares/squares.csv").exists()
 
 
 def test_a_preset_or_page_that_has_no_record_is_refused_with_those_that_have():
@@ -257,7 +238,34 @@ def refused(match):
     assert PAGE.read_bytes() == committed
 
 
-def test_an_executed_notebook_becomes_the_committed_one_without_traces(book):
+@pytest.fixture
+def page(book, monkeypatch):
+    """The page of all runs of the tiny book: one is computed, another is not."""
+    store = Store(book / "_build" / "artifacts")
+    page = squares(store, {"all": [Squaring(3, Squaring(1)), Squaring(4)]})
+    monkeypatch.setattr(module, "open_page", lambda name, preset: page)
+    store.compute(Squaring(3, Squaring(1)))
+    for run in (Squaring(1), Squaring(3, Squaring(1))):
+        change(store, run, "abc")
+    return page
+
+
+def test_runs_are_recorded_with_the_notebooks(page, capsys):
+    write_copy()
+    adopt()
+    assert capsys.readouterr().out == "Recorded in results/runs: 2 runs.\n"
+    assert [kept_runs().has(run) for run in page.runs()] == [True, False]
+    assert kept_runs().manifest(page.runs()[0]) == page.store.manifest(page.runs()[0])
+
+
+def test_nothing_is_recorded_whose_source_nobody_can_look_up(page):
+    write_copy()
+    change(page.store, Squaring(1), "abc-dirty")
+    refused(r"^1 finished runs come from source that was not committed")
+    assert not kept_runs().root.exists()
+
+
+def test_an_executed_notebook_becomes_the_committed_one_without_traces(book, page):
     made = notebook("43")
     made.metadata.papermill = {"output_path": str(book)}
     made.cells[2].outputs.append(nbformat.v4.new_output("stream", name="stderr", text=str(book)))
@@ -292,7 +300,7 @@ def test_a_new_file_that_may_decide_a_result_is_refused(book, name):
     refused(r"^\S+ and .* more not committed" if name != "lib/b.py" else "^lib/b.py and 1 more not committed")
 
 
-def test_new_files_elsewhere_are_none_of_its_business(book):
+def test_new_files_elsewhere_are_none_of_its_business(book, page):
     write_copy()
     Path("notes.txt").touch()
     adopt()
@@ -309,12 +317,12 @@ def test_new_files_elsewhere_are_none_of_its_business(book):
         ({"fingerprint": "of a new file that was removed again"}, "run `make notebooks`"),
     ],
 )
-def test_another_execution_is_refused(book, other, sentence):
+def test_another_execution_is_refused(book, page, other, sentence):
     write_copy(**other)
     refused(sentence)
 
 
-def test_no_execution_is_refused(book):
+def test_no_execution_is_refused(book, page):
     refused(f"^{PAGE} was not executed; run `make notebooks`.$")
 
 
@@ -347,7 +355,7 @@ class Reading(Page):
 def opened(name, **given):
     """Open a page of ours in the place of the book's, at a preset that the book knows."""
     settings = open_page("costs", **given).config
-    return Reading(name, settings, Store("artifacts"))
+    return Reading(name, settings, Store("artifacts", kept_runs()))
 
 
 def test_what_the_chapters_read_is_computed_and_no_more(store, capsys):
@@ -357,6 +365,16 @@ def test_what_the_chapters_read_is_computed_and_no_more(store, capsys):
     assert "preset smoke" in capsys.readouterr().out
     compute("smoke")
     assert all(map(store.has, READS["b"]))
+
+
+def test_what_is_recorded_is_computed_only_if_asked_for(store, home):
+    other = Store(home / "other")
+    other.compute(READS["a"][0])
+    assert kept_runs().add(other, READS["a"]) == 1
+    compute("smoke", ["a"])
+    assert [store.has(run) for run in READS["a"]] == [False, True]
+    compute("smoke", ["a"], anew=True)
+    assert all(map(store.has, READS["a"]))
 
 
 def test_more_than_the_hours_that_are_given_is_refused(store):

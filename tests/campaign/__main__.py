@@ -13,8 +13,8 @@ import pandas as pd
 from campaign import commands, damage, kills, limits
 from campaign.parts import Tally, run, table
 from sameloss.store.location import uncommitted
+from sameloss.store.provenance import seal, sealed
 from sameloss.store.store import environment
-from sameloss.studies.recorded import seal, sealed
 
 PARTS = (*kills.PARTS, *damage.PARTS, *limits.PARTS, *kills.CONCURRENT, *commands.PARTS)
 

@@ -5,7 +5,8 @@ import pickle
 import pandas as pd
 import pytest
 
-from sameloss.runs.stage import stage
+from sameloss.errors import StoreError
+from sameloss.runs.stage import stacked, stage
 from sameloss.store.store import Store
 
 CALLS = []
@@ -41,6 +42,15 @@ def test_a_run_among_the_parameters_is_a_parent(tmp_path):
     run = sum_of_squares(squares(4))
     assert run.parents() == [squares(4)]
     assert Store(tmp_path).get(run)["sum"].item() == 14
+
+
+def test_tables_of_many_runs_are_one(tmp_path):
+    store, runs = Store(tmp_path), [squares(2), squares(0), squares(3, 3)]
+    parts = [store.get(run).assign(run=number) for number, run in enumerate(runs)]
+    expected = pd.concat([part for part in parts if len(part)], ignore_index=True)
+    pd.testing.assert_frame_equal(stacked(store, runs), expected[["run", "n", "value"]])
+    with pytest.raises(StoreError, match="have other columns"):
+        stacked(store, [squares(2), sum_of_squares(squares(2))])
 
 
 def test_it_can_be_sent_to_another_process():

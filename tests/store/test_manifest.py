@@ -146,7 +146,7 @@ def test_an_inconsistent_sealed_manifest_is_damage(store, tmp_path, untrue):
     run = Squaring(12, notes=str(tmp_path / "notes"))
     store.get(run)
     write_manifest(store.folder(run), store.manifest(run) | untrue)
-    assert Store(store.root, recorded=True).get(run) == 144
+    assert Store(store.root).get(run) == 144
     assert computations(run) == 2
 
 
@@ -168,7 +168,7 @@ def test_a_sealed_manifest_with_a_wrong_entry_is_damage(store, tmp_path, name, v
     if value is MISSING:
         del manifest[name]
     write_manifest(store.folder(run), manifest)
-    reader = Store(store.root, recorded=True)
+    reader = Store(store.root)
     assert not reader.has(run)
     with pytest.raises(StoreError, match="cannot be read; delete its folder"):
         reader.manifest(run)

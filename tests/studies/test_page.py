@@ -2,18 +2,23 @@
 
 import json
 import os
+import re
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from toy_runs import Squaring
 
 from sameloss.device import best_device
 from sameloss.errors import ParameterError, StoreError
-from sameloss.studies import recorded
+from sameloss.store.pool import compute_all
+from sameloss.store.provenance import seal
+from sameloss.store.record import kept_runs
+from sameloss.store.store import Store
 from sameloss.studies.page import Page, PageSpec, Study
 from sameloss.studies.parameters import Config, Parameter, param
-from sameloss.studies.recorded import ORIGIN, record_in_words, records, write_record
 
 
 @dataclass(frozen=True)
@@ -127,26 +132,95 @@ def test_workers_inherit_the_device(home, monkeypatch):
 
 # Records
 
+
+@dataclass
+class Squares(Page):
+    """A page whose runs are squares."""
+
+    def runs(self):
+        return [Squaring(number) for number in range(self.config.number)]
+
+    @property
+    def seeds(self):
+        return self.config.number
+
+    @cached_property
+    def results(self):
+        return [self.store.get(run) for run in self.runs()]
+
+
+@pytest.fixture
+def page(home):
+    """A page with two runs, and three that are recorded at a longer preset."""
+    study = Study(PRESETS, {"squares": PageSpec(Squares, record="paper")})
+    return study.open("squares", {})
+
+
+@pytest.fixture
+def recorded(page, home):
+    """The page with its record, written by another store."""
+    other = Store(home / "other")
+    long = page.of_record("paper")
+    compute_all(other, long.runs(), workers=1)
+    assert kept_runs().add(other, long.runs()) == 3
+    return page
+
+
+def test_a_record_is_the_same_page_on_recorded_runs(recorded):
+    assert recorded.recorded("paper") == [0, 1, 4]
+    assert recorded.records()["paper"]["runs"] == 3
+    assert re.match("Recorded: preset paper, 3 seeds, 3 runs, ", recorded.record_in_words("paper"))
+    assert recorded.results == [0, 1]  # of the same lines
+    assert not recorded.store.root.exists()
+
+
+def test_what_this_machine_computed_is_no_record(page):
+    page.store.compute(Squaring(2))
+    assert page.records() == {}
+    with pytest.raises(StoreError, match="is not in"):
+        page.recorded("paper")
+
+
+def test_a_record_that_lacks_a_run_is_none(recorded):
+    (kept_runs().root / "Squaring" / f"{Squaring(2).key[0]}.jsonl").unlink()
+    assert recorded.records() == {}
+    with pytest.raises(StoreError, match="is not in"):
+        recorded.recorded("paper")
+
+
+def test_an_altered_record_is_refused_by_all_that_reads_it(recorded):
+    path = kept_runs().root / "Squaring" / f"{Squaring(2).key[0]}.jsonl"
+    path.write_text(path.read_text().replace('"result.txt":"4"', '"result.txt":"5"'))
+    for read in (
+        recorded.records,
+        partial(recorded.recorded, "paper"),
+        partial(recorded.evidence, pd.DataFrame()),
+    ):
+        with pytest.raises(StoreError, match=rf"^{path} is not what was recorded: line 1 is altered; "):
+            read()
+
+
+@pytest.fixture
+def tables(home):
+    """The sealed tables of a page whose runs are not recorded."""
+    folder = home / "results" / "laptop-long" / "ii5_stacking"
+    folder.mkdir(parents=True)
+    (folder / "stages.csv").write_text("seed,kl\n0,0.25\n1,0.5\n")
+    seal(folder / "record.json", ABOUT)
+    return folder
+
+
 ABOUT = {"days": ["2026-01-01", "2026-01-02"], "seeds": 5, "runs": 7, "core_hours": 1.5}
 ABOUT |= {"device": ["cpu"], "torch": ["2"], "revision": ["abc"]}
 
 
-@pytest.fixture
-def results(home):
-    return home / "results"
-
-
-@pytest.mark.parametrize("page", ["", "ii5_growing"])
-def test_a_record_belongs_to_a_preset_and_optionally_a_page(results, page):
-    table = pd.DataFrame({"seed": [0, 1], "kl": [0.123456789, 2e-9]})
-    folder = write_record({"candidates": table}, ABOUT, results / "laptop-long" / page)
-    assert records(page) == {"laptop-long": json.loads((folder / ORIGIN).read_text())}
-    assert records(page)["laptop-long"].items() >= ABOUT.items()
-    assert records("another") == {}
-    read = recorded.recorded("candidates", "laptop-long", page)
-    assert read.kl.to_list() == pytest.approx(table.kl.to_list(), rel=1e-5)
-    assert recorded.recorded("other", "laptop-long", page).empty
-    assert "5 seeds, 7 runs, 1.5 core-hours on cpu" in record_in_words("laptop-long", page)
+def test_a_page_may_have_tables_as_its_record(tables, opened):
+    page = opened("ii5_stacking")
+    assert page.recorded("laptop-long").stages.kl.tolist() == [0.25, 0.5]
+    assert "5 seeds, 7 runs, 1.5 core-hours on cpu" in page.record_in_words("laptop-long")
+    assert list(page.records()) == ["laptop-long"]
+    (tables / "record.json").unlink()
+    assert page.records() == {}
 
 
 def replaced(before, after):
@@ -165,65 +239,41 @@ def a_folder(path):
 BROKEN = {"cut": lambda path: os.truncate(path, path.stat().st_size // 2), "gone": Path.unlink}
 BROKEN |= {"empty": in_place(b""), "no text": in_place(b"\xff"), "a folder": a_folder}
 
+ORIGIN, TABLE = "record.json", "stages.csv"
 DAMAGE = {
-    "number": ("twins.csv", replaced("0.25", "0.26")),
-    "row": ("twins.csv", replaced("1,0.5\n", "")),
-    "column": ("twins.csv", replaced("kl", "loss")),
+    "number": (TABLE, replaced("0.25", "0.26")),
+    "row": (TABLE, replaced("1,0.5\n", "")),
+    "column": (TABLE, replaced("kl", "loss")),
     "another table": ("pairs.csv", in_place(b"seed\n1\n")),
     "revision": (ORIGIN, replaced("abc", "def")),
     "number of runs": (ORIGIN, replaced('"runs": 7', '"runs": 8')),
-    "hash": (ORIGIN, replaced("twins.csv", "pairs.csv")),
+    "hash": (ORIGIN, replaced("stages.csv", "pairs.csv")),
     "no seal": (ORIGIN, lambda path: path.write_text(json.dumps(ABOUT, indent=1) + "\n")),
-    **{f"{name}, table": ("twins.csv", damage) for name, damage in BROKEN.items()},
+    **{f"{name}, table": (TABLE, damage) for name, damage in BROKEN.items()},
     **{f"{name}, origin": (ORIGIN, damage) for name, damage in BROKEN.items() if name != "gone"},
     **{content: (ORIGIN, in_place(content.encode())) for content in ("[]", "5", "null", "{}", '"x"')},
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_an_altered_record_is_refused_in_one_sentence(results, opened, damage):
-    """By all that pages read of it: its verdicts' evidence, its tables, and the words on where it is from."""
-    page, table = opened("ii3_images"), pd.DataFrame({"seed": [0, 1], "kl": [0.25, 0.5]})
-    folder = write_record({"twins": table}, ABOUT, results / "laptop-long" / page.name)
-    assert record_in_words("laptop-long", page.name)
+def test_altered_tables_are_refused_in_one_sentence(tables, opened, damage):
+    page = opened("ii5_stacking")
     name, alter = DAMAGE[damage]
-    alter(folder / name)
-    for read in (
-        lambda: page.evidence(pd.DataFrame()),
-        lambda: page.recorded("laptop-long"),
-        lambda: recorded.recorded("twins", "laptop-long", page.name),
-        lambda: record_in_words("laptop-long", page.name),
-    ):
+    alter(tables / name)
+    for read in (page.records, lambda: page.recorded("laptop-long")):
         with pytest.raises(StoreError, match=rf"^\S*/{name} is not what was recorded; restore .*\.$"):
             read()
 
 
-def test_a_new_record_replaces_all_tables_of_the_old_one(results):
-    for name in ("old", "new"):
-        write_record({name: pd.DataFrame({"seed": [0]})}, ABOUT, results / "laptop-long")
-    assert [path.name for path in (results / "laptop-long").glob("*.csv")] == ["new.csv"]
-    assert list(recorded.recorded_tables("laptop-long", "")) == ["new"]
-
-
-def test_a_folder_without_an_origin_is_no_record(results):
-    (results / "laptop-long").mkdir(parents=True)
-    (results / "benchmark.csv").touch()
-    assert records() == {}
-
-
 def test_records_are_the_same_from_every_folder(tmp_path, monkeypatch):
-    read = []
     for folder in (Path(__file__).parents[2], tmp_path):
         monkeypatch.chdir(folder)
-        read.append((records(), len(recorded.recorded("measurements", "workstation"))))
-    assert read[0] == read[1]
-    assert "workstation" in read[0][0]
-    assert read[0][1] > 1000
+        assert len(list(kept_runs().root.glob("Pretraining/*"))) == 16
 
 
 def test_without_a_book_there_are_no_records(tmp_path, monkeypatch):
     monkeypatch.setattr("sameloss.store.location.SOURCE", tmp_path / "sameloss")
     monkeypatch.chdir(tmp_path)
-    assert records() == {}
-    with pytest.raises(ParameterError, match=r"^No book was found from here, so its records cannot be read"):
-        recorded.recorded("verdicts", "laptop-long")
+    page = STUDY.open("plain", {})
+    assert page.records() == {}
+    assert not page.store.has(Squaring(2))

@@ -1,17 +1,16 @@
 """Command line of the book: execute chapters, render HTML, keep records.
 
 python -m sameloss.book.build compute --preset laptop      compute the runs of all chapters
+                             [--anew]                      also those that are recorded
 python -m sameloss.book.build execute --preset laptop      execute changed chapters (--force: all)
 python -m sameloss.book.build html [--committed]           render executed (or committed) notebooks
 python -m sameloss.book.build twins [--sync]               compare notebooks with their py:percent twins
-python -m sameloss.book.build adopt                        make the executed notebooks the committed ones
-python -m sameloss.book.build record --preset laptop-long  compute a long preset, write its tables to results/
-                             [--finished] [--dry-run]      only finished parts; only list what is left
+python -m sameloss.book.build adopt                        keep the outputs and runs of executed notebooks
+                             [--check]                     only require that their source is committed
+python -m sameloss.book.build record --preset laptop-long  compute a long preset, add its runs to results/runs
+                             [--finished] [--dry-run]      only what is finished; only list what is left
                              [--minutes 9]                 stop after so long; to be run again
                              (compute, execute, record: --max-hours 20 overrides the preset's limit)
-python -m sameloss.book.build check --preset laptop        check the preconditions of adopt and keep
-python -m sameloss.book.build keep --preset laptop         record all finished runs in results/runs
-python -m sameloss.book.build take                         copy the recorded runs into the store
 """
 
 import argparse
@@ -24,7 +23,7 @@ from sameloss.errors import BookError
 from sameloss.store.location import HOME
 
 MODULES = {"execute": "execute", "html": "site", "twins": "twins"} | dict.fromkeys(
-    ("compute", "adopt", "record", "check", "keep", "take"), "record"
+    ("compute", "adopt", "record"), "record"
 )
 """Module of each command, imported only when it runs."""
 
@@ -60,16 +59,17 @@ def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m sameloss.book.build")
     commands = parser.add_subparsers(dest="command", required=True)
     parsers = {name: commands.add_parser(name) for name in MODULES}
-    for name in ("compute", "execute", "record", "check", "keep"):
-        parsers[name].add_argument("--preset", default="laptop-long" if name == "record" else "laptop")
     for name in ("compute", "execute", "record"):
+        parsers[name].add_argument("--preset", default="laptop-long" if name == "record" else "laptop")
         parsers[name].add_argument("--max-hours", type=float, help="instead of the preset's limit")
+    parsers["compute"].add_argument("--anew", action="store_true")
+    parsers["adopt"].add_argument("--check", action="store_true")
     parsers["execute"].add_argument("--force", action="store_true")
     parsers["html"].add_argument("--committed", action="store_true")
     parsers["twins"].add_argument("--sync", action="store_true")
     record = parsers["record"]
     record.add_argument("--page", help="only this page's record")
-    record.add_argument("--finished", action="store_true", help="compute nothing; tables of what is finished")
+    record.add_argument("--finished", action="store_true", help="compute nothing; record what is finished")
     record.add_argument("--dry-run", action="store_true", help="only say what is left, in order")
     record.add_argument("--minutes", type=float, help="stop after so long; run it again to go on")
     return parser

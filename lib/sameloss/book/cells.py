@@ -21,10 +21,9 @@ from sameloss.book.chapter import begun, given_parameters
 from sameloss.book.costs import announce
 from sameloss.book.run import PARAMETERS, cells
 from sameloss.device import use_device
-from sameloss.errors import StoreError
-from sameloss.store.location import book_root, default_artifacts, results_folder, source_checkout
+from sameloss.store.location import book_root, default_artifacts, source_checkout
 from sameloss.store.pool import compute_all
-from sameloss.store.recording import is_sound
+from sameloss.store.record import kept_runs
 from sameloss.store.store import Run, Store
 from sameloss.studies.page import Page, PageSpec, Study
 from sameloss.studies.parameters import OF_EVERY_PAGE, Config, Parameter, checked, choose
@@ -98,22 +97,8 @@ class Chapter(Page[Config]):
         given = {name: self.values[name] for name in self.parameters}
         return opened(self.name, given, self.store, (EXPERIMENT, COMPARISON)).results
 
-    def recorded(self, preset: str) -> Any:
-        """Results from the recorded runs of a preset; nothing is computed.
-
-        Raises:
-            StoreError: if a run is missing or not as it was recorded.
-
-        """
-        folder, given = results_folder() / "runs", {"preset": preset}
-        record = Store(folder, recorded=True)
-        for run in opened(self.name, given, record).runs():
-            if not is_sound(record.folder(run)):
-                raise StoreError(
-                    f"{record.folder(run)} is missing or not what was recorded; restore it with "
-                    f"`git checkout -- {folder}`, or record it again."
-                )
-        return opened(self.name, given, record, (EXPERIMENT, COMPARISON)).results
+    def of_record(self, preset: str) -> "Chapter":
+        return opened(self.name, {"preset": preset}, kept_runs())
 
 
 def _joined(results: Sequence[Any], columns: Sequence[Values]) -> Any:
@@ -166,6 +151,7 @@ def begin(
     namespace: dict[str, Any], name: str, presets: Mapping[str, Values],
     bounds: Mapping[str, tuple[float, float]] = MappingProxyType({}), *, topics: Sequence[Topic] = (),
     exact: Mapping[str, Statement] = MappingProxyType({}), check: Callable[[Any], pd.DataFrame] | None = None,
+    record: str = "",
 ) -> Chapter:  # fmt: skip
     """Begin a chapter: check its parameters, and take those that are None from its preset.
 
@@ -177,6 +163,7 @@ def begin(
         topics: claims that its results are judged by.
         exact: its lemmas and theorems.
         check: computes the checks of these from its results.
+        record: the longer preset whose runs are recorded.
 
     Raises:
         ParameterError: in one sentence, with what is valid.
@@ -190,12 +177,12 @@ def begin(
     store = opening.store if opening else None
     if store is None:
         use_device(values["device"])
-        store = Store(Path(values["artifacts"] or default_artifacts()), recorded=True)
+        store = Store(Path(values["artifacts"] or default_artifacts()), kept_runs())
     preset = "laptop" if values["preset"] == "auto" else choose("preset", values["preset"], presets)
     given = {n: value for n, value in values.items() if value is not None}
     values = {**values, **presets[preset], **given}
     config, configs = Config(preset, values["max_hours"], values["workers"]), {n: Config(n) for n in presets}
-    page = Chapter(name, config, store, parameters=table, presets=configs, values=values)
+    page = Chapter(name, config, store, parameters=table, presets=configs, record=record, values=values)
     if opening:
         page.listing, page.on_its_own = opening.listing, False
     else:
@@ -256,4 +243,5 @@ def studies_in_cells() -> dict[str, ChapterStudy]:
 def _study_in(name: str, path: Path) -> ChapterStudy | None:
     if not any(EXPERIMENT in tags for _, tags in cells(path.read_text("utf-8"))):
         return None
-    return ChapterStudy(opened(name, {}, NOWHERE).presets, {name: PageSpec(Chapter, recorded=True)})
+    page = opened(name, {}, NOWHERE)
+    return ChapterStudy(page.presets, {name: PageSpec(Chapter, record=page.record)})

@@ -1,7 +1,6 @@
 """Estimated and measured costs of runs."""
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -136,35 +135,18 @@ def measured(store: Store, runs: Iterable[Run]) -> pd.DataFrame:
     return stages.agg(runs=("core_s", "size"), core_s=("core_s", "sum"), peak_gb=("peak_gb", "max"))
 
 
-def by_part(page: Page[Any]) -> pd.DataFrame:
-    """Cost of a record by part, in the order of computation; shared runs count in the first part only.
-
-    Returns:
-        One row per part: `part`; number of `runs`, and of those that need not be computed (`finished`);
-        core-hours estimated (`told`) and measured (`took`) of the stored ones; those `left`, estimated.
-
-    """
-    rows, seen = [], set[Path]()
+def parts_in_words(page: Page[Any]) -> str:
+    """What is left of a record, in all and by part; shared runs count in the first part only."""
+    lines, seen, total = [], set[str](), 0.0
     for name, part in page.parts().items():
         runs, missing = (
-            [run for run in group if page.store.folder(run) not in seen]
+            {run.key: run for run in group if run.key not in seen}
             for group in (with_ancestors(part), page.store.missing(part))
         )
-        seen |= set(map(page.store.folder, runs))
-        done = list(filter(page.store.has, runs))
-        told, left = (sum(map(reference_seconds, group)) / 3600 for group in (done, missing))
-        took = sum(page.store.manifest(run)["wall_s"] for run in done) / 3600
-        rows += [(name, len(runs), len(runs) - len(missing), told, took, left)] if runs else []
-    return pd.DataFrame(rows, columns=["part", "runs", "finished", "told", "took", "left"])
-
-
-def parts_in_words(page: Page[Any]) -> str:
-    """What is left of a record, in all and by part."""
-    parts, cores = by_part(page), _at_once(page)
-    lines = [
-        f"  {row.part}: {row.finished} of {row.runs} runs"
-        + (f", {_duration(row.left)} of one core left" if row.left else "")
-        for row in parts.itertuples()
-    ]
-    left = f"about {_duration(parts.left.sum() / cores)} left" if parts.left.any() else "complete"
-    return "\n".join([f"Record of {page.name}, preset {page.config.name}: {left}.", *lines])
+        seen |= runs.keys()
+        left = sum(map(reference_seconds, missing.values())) / 3600
+        total += left
+        more = f", {_duration(left)} of one core left" if left else ""
+        lines += [f"  {name}: {len(runs) - len(missing)} of {len(runs)} runs{more}"] if runs else []
+    in_all = f"about {_duration(total / _at_once(page))} left" if total else "complete"
+    return "\n".join([f"Record of {page.name}, preset {page.config.name}: {in_all}.", *lines])

@@ -34,8 +34,7 @@ CAPTION = "caption"
 VERSIONS = Path("constraints.txt")
 
 RESULTS = Path("results")
-POOL = RESULTS / "runs"
-"""Recorded runs of all presets, without weights; chapters compute the same without them."""
+"""Recorded runs, and tables beside them."""
 
 
 def toc_files() -> list[Path]:
@@ -105,9 +104,9 @@ def show_captions(notebook: nbformat.NotebookNode) -> None:
 
 
 def fingerprints(pages: Iterable[Path], preset: str) -> dict[Path, str]:
-    """Hash of each chapter: its cells, preset, library, recorded tables and versions of packages."""
-    tables = (path for path in RESULTS.rglob("*") if path.is_file() and not path.is_relative_to(POOL))
-    read = [(p.name, _hash(p.read_bytes())) for p in sorted([VERSIONS, *SOURCE.rglob("*.py"), *tables])]
+    """Hash of each chapter: its cells, preset, library, what is recorded, and versions of packages."""
+    recorded = (path for path in RESULTS.rglob("*") if path.is_file())
+    read = [(str(p), _hash(p.read_bytes())) for p in sorted([VERSIONS, *SOURCE.rglob("*.py"), *recorded])]
     found = {}
     for page in pages:
         cells = nbformat.read(page, as_version=4).cells

@@ -1,7 +1,6 @@
-"""Committed results: executed notebooks, recorded runs (`results/runs`) and tables of long presets.
+"""Committed results: executed notebooks, and the record of runs (`results/runs`).
 
-A record can grow over days and machines: it is computed part by part, finished runs are kept in
-`results/runs`, and every store can take them from there.
+The record can grow over days and machines: what it has is not computed again.
 """
 
 import os
@@ -14,13 +13,10 @@ from typing import Any
 
 import nbformat
 
-from sameloss.book.cells import Chapter
-from sameloss.book.costs import announce, by_part, parts_in_words
+from sameloss.book.costs import announce, parts_in_words
 from sameloss.book.notebooks import (
     DEFAULT,
     EXECUTED,
-    POOL,
-    RESULTS,
     SVG,
     Execution,
     execution_of,
@@ -31,12 +27,11 @@ from sameloss.book.notebooks import (
 from sameloss.book.pages import all_studies, open_page
 from sameloss.store.location import SOURCE, revision, source_checkout, uncommitted
 from sameloss.store.pool import compute_all
-from sameloss.store.provenance import origin_of, uncommitted_runs
-from sameloss.store.recording import prune_record, record_runs, take_recorded
+from sameloss.store.provenance import uncommitted_runs
+from sameloss.store.record import RUNS, kept_runs
 from sameloss.store.store import Run, Store, write_atomically
 from sameloss.studies.page import Page
 from sameloss.studies.parameters import MAX_HOURS, MOST, choose
-from sameloss.studies.recorded import write_record
 from sameloss.studies.same_loss.pages import PRESETS as PART_I_PRESETS
 from sameloss.studies.same_loss.pages import RecordPage
 from sameloss.studies.same_loss.sweeps import SWEEPS, kls, sweep, sweep_runs, too_short
@@ -45,13 +40,20 @@ PART_I = "verdicts"
 """The page with the record of all comparisons of Part I."""
 
 
-def compute(preset: str, chapters: Iterable[str] | None = None, max_hours: float | None = None) -> None:
+def compute(
+    preset: str,
+    chapters: Iterable[str] | None = None,
+    max_hours: float | None = None,
+    *,
+    anew: bool = False,
+) -> None:
     """Compute the missing runs of chapters in one pool of workers.
 
     Args:
         preset: of all chapters.
         chapters: by name; None: all.
         max_hours: limit on the runs; None: the preset's.
+        anew: whether to compute what is recorded as well.
 
     Raises:
         ParameterError: for an unknown preset, or above the limit.
@@ -61,6 +63,8 @@ def compute(preset: str, chapters: Iterable[str] | None = None, max_hours: float
     book = open_page("costs", preset=preset, max_hours=max_hours)
     pages = [book] if chapters is None else [open_page(name, preset=preset) for name in chapters]
     runs = [run for page in pages for run in page.runs()]
+    if anew:
+        book.store = Store(book.store.root)
     print(announce(book, runs), flush=True)
     compute_all(book.store, runs, book.config.workers)
 
@@ -68,16 +72,23 @@ def compute(preset: str, chapters: Iterable[str] | None = None, max_hours: float
 FRONT_CHAPTER, FRONT_FIGURE = Path("chapters/02_existence.ipynb"), Path("images/existence.svg")
 
 
-def adopt() -> None:
-    """Make the executed notebooks the committed ones, without traces of this machine.
+def adopt(*, check: bool = False) -> None:
+    """Make the executed notebooks the committed ones, without traces of this machine, and record their runs.
+
+    Args:
+        check: whether to do nothing but to require what is committed.
 
     Raises:
-        SystemExit: if the tree has uncommitted changes, or a notebook was executed at another revision,
-            with another preset, or not at all.
+        SystemExit: if the tree or the source of a finished run is not committed, or a notebook was executed
+            at another revision, with another preset, or not at all.
         StoreError: if this folder is not a git repository.
 
     """
     require_committed()
+    book = open_page("costs", preset=DEFAULT)
+    require_committed_runs(book.store, book.runs())
+    if check:
+        return
     here = revision(Path())
     for page, fingerprint in fingerprints(notebooks(), DEFAULT).items():
         execution = execution_of(page)
@@ -95,13 +106,17 @@ def adopt() -> None:
     figure = front_figure(nbformat.read(FRONT_CHAPTER, as_version=4))
     FRONT_FIGURE.parent.mkdir(exist_ok=True)
     FRONT_FIGURE.write_bytes(figure)
+    print(f"Recorded in {RUNS}: {kept_runs().add(book.store, book.runs())} runs.")
 
 
-def require_known_source() -> None:
-    """Require the source of results to be known.
+def require_committed(besides: str = "") -> None:
+    """Require results to be determined by the present revision.
+
+    Args:
+        besides: a folder whose files may have changed.
 
     Raises:
-        SystemExit: if the library is not this folder's.
+        SystemExit: for changed files, new ones in `lib` or `chapters`, or a library of another folder.
         StoreError: if this folder is not a git repository.
 
     """
@@ -109,20 +124,8 @@ def require_known_source() -> None:
         raise SystemExit(
             f"The library that runs is {SOURCE}, not this folder's; give the folder a .venv of its own."
         )
-    revision(Path())
-
-
-def require_committed() -> None:
-    """Require results to be determined by the present revision.
-
-    Raises:
-        SystemExit: for changed files, new ones in `lib` or `chapters`, or a library of another folder.
-        StoreError: if this folder is not a git repository.
-
-    """
-    require_known_source()
-    files = uncommitted(Path(), "lib", "chapters")
-    if files:
+    changed = uncommitted(Path(), "lib", "chapters")
+    if files := [name for name in changed if not (besides and Path(name).is_relative_to(besides))]:
         others = f" and {len(files) - 1} more" if len(files) > 1 else ""
         raise SystemExit(
             f"{files[0]}{others} not committed; commit or remove the change, then run this again."
@@ -137,40 +140,6 @@ def front_figure(notebook: nbformat.NotebookNode) -> bytes:
     raise SystemExit("02_existence has no figure named fig-existence.")
 
 
-def check(preset: str) -> None:
-    """Check the preconditions of `adopt` and `keep` before anything is computed.
-
-    Raises:
-        SystemExit: if the tree, or the source of a finished run, is not committed.
-
-    """
-    require_committed()
-    book = open_page("costs", preset=preset)
-    require_committed_runs(book.store, book.runs())
-
-
-def keep(preset: str) -> None:
-    """Record all finished runs of a preset without model weights; remove runs that no page reads any more.
-
-    Raises:
-        SystemExit: if the source of a finished run is not committed.
-
-    """
-    require_known_source()
-    book = open_page("costs", preset=preset)
-    require_committed_runs(book.store, book.runs())
-    read = [run for name in MAX_HOURS for run in open_page("costs", preset=name).runs()]
-    compared = [run for preset in PART_I_PRESETS.values() for r in preset.replicates() for run in r.runs()]
-    swept = [run for name in SWEEPS for runs in sweep_runs(name).values() for run in runs]
-    prune_record(POOL, read + compared + swept)
-    print(f"Recorded in {POOL}: {record_runs(book.store, book.runs(), POOL)} runs.")
-
-
-def take() -> None:
-    """Copy recorded runs that the store lacks into it."""
-    print(f"Taken from {POOL}: {take_recorded(POOL, open_page('costs').store)} runs.")
-
-
 def record(
     preset: str,
     page: str | None = None,
@@ -180,13 +149,13 @@ def record(
     dry_run: bool = False,
     minutes: float | None = None,
 ) -> None:
-    """Compute the record of a preset part by part, and write its tables to `results/`.
+    """Compute what the record lacks of a preset, part by part, and add it.
 
     Args:
         preset: to record, or a sweep of the protocol's second edition.
         page: to record; None: all with a record.
         max_hours: limit on each part; None: the preset's.
-        finished: whether to compute nothing, and record the finished parts only.
+        finished: whether to compute nothing, and record what is finished.
         dry_run: whether to compute nothing, and list what is left.
         minutes: after which it stops, to be run again; None: when all is done.
 
@@ -198,13 +167,10 @@ def record(
     if minutes is not None:
         _stop_after(minutes)
     if not dry_run:
-        require_committed()
+        require_committed(besides=RUNS)
     if preset in SWEEPS:
         return _record_sweep(preset, compute=not (finished or dry_run), dry_run=dry_run)
     pages = [_open(name, preset, max_hours) for name in ([page] if page else recorded_pages(preset))]
-    store = _with_pool(pages[0].store, dry_run)
-    for opened in pages:
-        opened.store = store
     if not dry_run:
         require_committed_runs(pages[0].store, [run for opened in pages for run in opened.runs()])
     for opened in pages:
@@ -216,37 +182,17 @@ def record(
             if not finished:
                 print(f"{name}: {announce(opened, runs)}", flush=True)
                 compute_all(opened.store, runs, opened.config.workers)
-            record_runs(opened.store, runs, POOL, lazy=opened.name != PART_I)  # its losses take megabytes
-    for opened in pages:  # last, since changed tables make the tree dirty
-        if not isinstance(opened, Chapter):  # which derives its tables from the runs
-            _write(opened)
-
-
-class _SeenPool(Store):
-    """A store as it would be with the pool's runs."""
-
-    def folder(self, run: Run) -> Path:
-        """Folder of the run's result, in the pool where the store has none."""
-        folder = super().folder(run)
-        return folder if folder.exists() else POOL / run.kind / run.key
-
-
-def _with_pool(store: Store, dry_run: bool) -> Store:
-    """The store with the pool's runs, copied unless this is a dry run."""
-    if dry_run:
-        return _SeenPool(store.root, recorded=True)
-    take_recorded(POOL, store)
-    return store
+            kept_runs().add(opened.store, runs, lazy=opened.name != PART_I)  # its losses take megabytes
 
 
 def _record_sweep(name: str, *, compute: bool, dry_run: bool) -> None:
     """Compute a sweep of Part I draw by draw, keep it, and say of its results nothing but KLs."""
-    store = _with_pool(open_page("costs").store, dry_run)
+    store = open_page("costs").store
     for draw, runs in sweep_runs(name).items():
         if compute:
             require_committed_runs(store, runs)
             compute_all(store, runs)
-            record_runs(store, runs, POOL, lazy=False)
+            kept_runs().add(store, runs, lazy=False)
         left = len(store.missing(runs))
         print(f"{name}, draw {draw}: {f'{left} runs are left' if left else 'finished'}.", flush=True)
     if dry_run:
@@ -273,7 +219,7 @@ def recorded_pages(preset: str) -> tuple[str, ...]:
     """Pages with a record at a preset, that of Part I first."""
     choose("preset", preset, MAX_HOURS)
     studies = [study for study in all_studies().values() if preset in study.presets]
-    names = [name for study in studies for name, spec in study.specs.items() if spec.recorded]
+    names = [name for study in studies for name, spec in study.specs.items() if spec.record]
     return ((PART_I,) if preset in PART_I_PRESETS else ()) + tuple(names)
 
 
@@ -284,21 +230,6 @@ def _open(name: str, preset: str, max_hours: float | None) -> Page[Any]:
     if name != PART_I:
         return page
     return RecordPage(name, replace(PART_I_PRESETS[preset], max_hours=max_hours), page.store)
-
-
-def _write(page: Page[Any]) -> None:
-    """Write the tables of a record, if anything is finished."""
-    runs = page.runs()
-    if not runs or not all(map(page.store.has, runs)):
-        print(f"{page.name}: nothing is finished, and nothing written.")
-        return
-    parts = by_part(page)
-    tables = page.tables() | {"parts": parts}
-    origin = origin_of(page.store, runs) | {"seeds": page.seeds}
-    if (done := (parts.finished == parts.runs).sum()) < len(parts):
-        origin["note"] = f" So far {done} of {len(parts)} parts are finished (`parts.csv` lists them)."
-    folder = RESULTS / page.config.name / ("" if page.name == PART_I else page.name)
-    print(f"Recorded in {write_record(tables, origin, folder)}.")
 
 
 def require_committed_runs(store: Store, runs: list[Run]) -> None:

@@ -10,8 +10,21 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 from sameloss.errors import ParameterError
+
+
+class _Uninitialised(TorchFunctionMode):
+    """Leaves out normal random numbers, for which torch would import its compiler on the meta device."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return (
+            (kwargs or {}).get("tensor", *args[:1])
+            if func is nn.init.normal_
+            else func(*args, **kwargs or {})
+        )
+
 
 # The part of a model that a parameter belongs to, by its name: in our models and in HuggingFace's.
 
@@ -203,7 +216,7 @@ class Shape(ABC):
     @cache  # noqa: B019 - a few shapes in a process, each asked for at every estimate
     def parameter_count(self, words: int, max_length: int) -> int:
         """Count the parameters of a model of this shape, without allocating them."""
-        with torch.device("meta"):
+        with torch.device("meta"), _Uninitialised():
             return self.build(words, max_length).parameter_count
 
     def check_plain(self, *options: bool) -> None:

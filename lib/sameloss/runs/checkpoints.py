@@ -17,7 +17,7 @@ from sameloss.device import accelerated, best_device, device_name
 from sameloss.errors import ParameterError, StoreError
 from sameloss.models.masked_model import MaskedLanguageModel, Shape
 from sameloss.runs.sampling import CorpusSampling
-from sameloss.store.store import Run, log, write_atomically
+from sameloss.store.store import Folder, Run, log, write_atomically
 from sameloss.training.loop import TrainingStep
 
 HISTORY = "history.csv"
@@ -138,7 +138,7 @@ class Checkpoints:
     """The models along a finished pre-training, read on demand."""
 
     def __init__(
-        self, folder: Path, steps: tuple[int, ...], new_model: Callable[[], MaskedLanguageModel]
+        self, folder: Folder, steps: tuple[int, ...], new_model: Callable[[], MaskedLanguageModel]
     ) -> None:
         """Open a folder of weights.
 

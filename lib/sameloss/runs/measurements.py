@@ -33,7 +33,7 @@ from sameloss.runs.cost import probing_bytes, teacher_seconds
 from sameloss.runs.sampling import LabelledSampling
 from sameloss.seeds import generator_for, stream_seed
 from sameloss.statistics.intervals import Estimate
-from sameloss.store.store import Report, Run, Store
+from sameloss.store.store import Folder, Report, Run, Store
 
 # Flatness of checkpoints.
 
@@ -116,7 +116,7 @@ class Probing(Run):
             report(len(results) / len(self.steps), "")
         np.savez_compressed(folder / "probes.npz", correct=torch.stack(results).numpy())
 
-    def load(self, folder: Path) -> Bool[np.ndarray, "step seed sentence task"]:
+    def load(self, folder: Folder) -> Bool[np.ndarray, "step seed sentence task"]:
         with np.load(folder / "probes.npz") as saved:
             return saved["correct"]
 
@@ -187,7 +187,7 @@ class LanguageMeasurement(Run):
         for name, table in tables.items():
             table.to_csv(folder / f"{name}.csv", index=False)
 
-    def load(self, folder: Path) -> LanguageStatistics:
+    def load(self, folder: Folder) -> LanguageStatistics:
         names = ("entropy", "lengths", "words", "ceilings")
         entropy, *tables = (pd.read_csv(folder / f"{name}.csv") for name in names)
         mean, error, count, blind = entropy.iloc[0]
@@ -223,7 +223,7 @@ class Calibration(Run):
         rows = [{"concentration": t.concentration, **t.entropy._asdict()} for t in tried]
         pd.DataFrame(rows).to_csv(folder / "tried.csv", index=False)
 
-    def load(self, folder: Path) -> pd.DataFrame:
+    def load(self, folder: Folder) -> pd.DataFrame:
         return pd.read_csv(folder / "tried.csv")
 
     @property

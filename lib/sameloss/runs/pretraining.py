@@ -22,7 +22,7 @@ from sameloss.runs.cost import CORE, mean_length, parameters_of, speed_in_words,
 from sameloss.runs.sampling import CorpusSampling, HeldOutConditionals, LabelledSampling
 from sameloss.runs.torchrun import launch
 from sameloss.seeds import stream_seed
-from sameloss.store.store import SCRATCH, SMALL_BYTES, Report, Store
+from sameloss.store.store import SCRATCH, SMALL_BYTES, Folder, Report, Store
 from sameloss.training.loop import (
     ALONE,
     PLAIN,
@@ -215,7 +215,7 @@ class Pretraining(TrainedRun):
 
         return loss_at
 
-    def load(self, folder: Path) -> Checkpoints:
+    def load(self, folder: Folder) -> Checkpoints:
         return Checkpoints(folder, self.checkpoints, self.new_model)
 
     @property

@@ -18,7 +18,7 @@ from sameloss.languages.language import NO_LABEL, LabelKind, labels
 from sameloss.languages.masking import Batch, mask_batch
 from sameloss.runs.cost import teacher_seconds
 from sameloss.seeds import generator_for
-from sameloss.store.store import SMALL_BYTES, Report, Run, Store, write_atomically
+from sameloss.store.store import SMALL_BYTES, Folder, Report, Run, Store, write_atomically
 from sameloss.training.corpus import Corpus, EndlessCorpus, write_corpus
 
 # Held-out sentences and their exact conditionals.
@@ -81,7 +81,7 @@ class HeldOutConditionals(Run):
         """The conditionals, and their bytes as they are written."""
         return SMALL_BYTES + 24.0 * self.sentences * self.language.max_length * self.language.words
 
-    def load(self, folder: Path) -> tuple[Sentences, Float[Tensor, "batch seq word"]]:
+    def load(self, folder: Folder) -> tuple[Sentences, Float[Tensor, "batch seq word"]]:
         tensors = load_file(folder / HELD_OUT)
         return Sentences(tensors["tokens"], tensors["lengths"]), tensors["conditionals"]
 
@@ -109,7 +109,7 @@ class CorpusSampling(Run):
         language, total = self.language.build(), self.sentences
         write_corpus(language, total, self.seed, folder, lambda n: report(n / total, f"{n:,} sentences"))
 
-    def load(self, folder: Path) -> Corpus | EndlessCorpus:
+    def load(self, folder: Folder) -> Corpus | EndlessCorpus:
         return Corpus(folder) if self.sentences else EndlessCorpus(self.language.build(), self.seed)
 
     @property
@@ -203,7 +203,7 @@ class LabelledSampling(Run):
         of_sentences, of_labels = zip(*parts, strict=True)
         return LabelledSentences(Sentences.joined(list(of_sentences)), torch.cat(of_labels))
 
-    def load(self, folder: Path) -> tuple[LabelledSentences, LabelledSentences]:
+    def load(self, folder: Folder) -> tuple[LabelledSentences, LabelledSentences]:
         """Load the training sets and the test set."""
 
         def part(use: str) -> LabelledSentences:

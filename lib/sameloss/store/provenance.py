@@ -1,27 +1,23 @@
-"""Provenance of results."""
+"""Provenance of results, and the seal of tables."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from sameloss.errors import StoreError
 from sameloss.store.location import UNCOMMITTED, UNKNOWN, committed_hash, source_checkout
-from sameloss.store.store import Run, Store, with_ancestors
+from sameloss.store.store import Run, Store, read_manifest, sha256, with_ancestors, write_manifest
 
 
 def origin_of(store: Store, runs: Iterable[Run]) -> dict[str, Any]:
-    """Devices, versions, revisions, days, time and memory of finished runs and their present ancestors.
-
-    Schemas are those of all ancestors: a result depends on an absent one as well.
-    """
-    needed = with_ancestors(runs)
-    manifests = [store.manifest(run) for run in needed if store.has(run)]
+    """Devices, versions, revisions, days, time and memory of finished runs and their present ancestors."""
+    manifests = [store.manifest(run) for run in with_ancestors(runs) if store.has(run)]
     distinct = {
         name: sorted({m[name] for m in manifests}) for name in ("device", "sameloss", "python", "torch")
     }
     distinct["revision"] = sorted({_short(m["revision"]) for m in manifests})
     days = sorted({m["created"][:10] for m in manifests})
     return distinct | {
-        "schemas": dict(sorted({(run.kind, run.schema) for run in needed})),
         "days": [days[0], days[-1]],
         "runs": len(manifests),
         "core_hours": round(sum(m["wall_s"] for m in manifests) / 3600, 2),
@@ -35,6 +31,16 @@ def origin_in_words(store: Store, runs: list[Run]) -> str:
     return (
         f"{origin['runs']} runs on {', '.join(origin['device'])}, "
         f"{' to '.join(dict.fromkeys(origin['days']))}, source revision {', '.join(origin['revision'])}."
+    )
+
+
+def record_in_words(preset: str, origin: Mapping[str, Any]) -> str:
+    """One sentence on the origin of a record, which has `seeds` as well, and on what it may lack (`note`)."""
+    return (
+        f"Recorded: preset {preset}, {origin['seeds']} seeds, {origin['runs']} runs, "
+        f"{origin['core_hours']:g} core-hours on {', '.join(origin['device'])}, torch "
+        f"{', '.join(origin['torch'])}, {' to '.join(dict.fromkeys(origin['days']))}, source revision "
+        f"{', '.join(origin['revision'])}.{origin.get('note', '')}"
     )
 
 
@@ -62,3 +68,36 @@ def _committed(manifest: dict[str, Any]) -> bool:
         return source == committed_hash(checkout, revision)
     except StoreError:
         return False
+
+
+# Tables that are kept beside the record, such as those of benchmarks.
+
+TABLES = "*.csv"
+
+
+def seal(path: Path, origin: Mapping[str, Any], tables: str = TABLES) -> None:
+    """Write provenance with a hash of itself and of the tables beside it (a pattern of their names)."""
+    write_manifest(path.parent, {**origin, "files": _hashes(path.parent, tables)}, path.name)
+
+
+def sealed(path: Path, tables: str = TABLES) -> dict[str, Any]:
+    """Provenance that `seal` wrote.
+
+    Raises:
+        StoreError: if it or a table beside it is not as it was then.
+
+    """
+    origin = read_manifest(path.parent, path.name)
+    files = {} if origin is None else origin["files"]
+    altered = {name for name, _ in files.items() ^ _hashes(path.parent, tables).items()}
+    if origin is None or altered:
+        wrong = path if origin is None else path.with_name(min(altered))
+        raise StoreError(
+            f"{wrong} is not what was recorded; restore its folder with `git checkout -- {path.parent}` and "
+            "remove what was added to it, or record it again."
+        )
+    return origin
+
+
+def _hashes(folder: Path, tables: str) -> dict[str, str]:
+    return {path.name: sha256(path) for path in sorted(folder.glob(tables)) if path.is_file()}

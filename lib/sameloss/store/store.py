@@ -44,6 +44,9 @@ SMALL_BYTES = 1e9
 ADVICE = "choose a smaller size, or another device"
 """What to change if the memory is too small for a run that knows nothing better."""
 
+Folder = Any
+"""A result's folder, or the line of a record in its place: `folder / name` is a file that can be read."""
+
 Report = Callable[[float, str], None]
 """Progress callback: fraction done, and a short text."""
 
@@ -73,7 +76,7 @@ class Run:
         """
         raise NotImplementedError
 
-    def load(self, folder: Path) -> Any:
+    def load(self, folder: Folder) -> Any:
         """Read what `compute` wrote."""
         raise NotImplementedError
 
@@ -248,11 +251,16 @@ def write_manifest(folder: Path, manifest: dict[str, Any], name: str = MANIFEST)
     write_atomically(folder / name, _text(manifest))
 
 
-def _text(manifest: dict[str, Any]) -> bytes:
-    """The canonical text of a manifest, with its seal."""
+def sealed_manifest(manifest: dict[str, Any]) -> dict[str, Any]:
+    """A manifest with the hash of all its entries."""
     rest = {name: value for name, value in manifest.items() if name != SEAL}
     seal = hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
-    return (json.dumps({**rest, SEAL: seal}, indent=1) + "\n").encode()
+    return {**rest, SEAL: seal}
+
+
+def _text(manifest: dict[str, Any]) -> bytes:
+    """The canonical text of a manifest, with its seal."""
+    return (json.dumps(sealed_manifest(manifest), indent=1) + "\n").encode()
 
 
 def read_manifest(folder: Path, name: str = MANIFEST) -> dict[str, Any] | None:
@@ -263,17 +271,18 @@ def read_manifest(folder: Path, name: str = MANIFEST) -> dict[str, Any] | None:
         if len(content) > LARGEST_MANIFEST:
             return None
         manifest = dict(json.loads(content))
-        known = name != MANIFEST or _typed(manifest)
+        known = name != MANIFEST or is_manifest(manifest)
         return manifest if known and _text(manifest) == content else None
     except (ValueError, TypeError, RecursionError, *NOT_THERE):
         return None
 
 
-def _typed(manifest: dict[str, Any]) -> bool:
-    """Whether the entries have their types: another version of the book may have sealed them."""
+def is_manifest(manifest: dict[str, Any]) -> bool:
+    """Whether the seal is right, and entries have the types that this version of the book gives them."""
     left_out = manifest.get(LEFT_OUT, [])
     return (
-        all(isinstance(manifest.get(name), kind) for name, kind in ENTRIES.items())
+        sealed_manifest(manifest).get(SEAL) == manifest.get(SEAL)
+        and all(isinstance(manifest.get(name), kind) for name, kind in ENTRIES.items())
         and isinstance(manifest["parameters"].get("run"), str)
         and isinstance(left_out, list)
         and all(isinstance(name, str) for name in left_out)
@@ -283,24 +292,22 @@ def _typed(manifest: dict[str, Any]) -> bool:
 def _damage(run: Run, folder: Path) -> str | None:
     """Name of the first damaged file (the manifest itself where it is not this run's); None if intact."""
     manifest = read_manifest(folder)
-    if manifest is None:
+    if manifest is None or {path.name for path in results_in(folder)} - manifest["files"].keys():
         return MANIFEST
-    left_out = manifest.get(LEFT_OUT, [])
-    unlisted = {path.name for path in results_in(folder)} - (manifest["files"].keys() - set(left_out))
-    lost = [name for name in left_out if not name.endswith((*run.weight_suffixes, *run.lazy_suffixes))]
-    expected, required = (json.loads(json.dumps(some)) for some in (run.parameters(), run.canonical()))
-    if unlisted or lost or not _same(manifest["parameters"], expected, required):
+    if not is_of(run, manifest):
         return MANIFEST
-    return altered(folder, manifest)
-
-
-def altered(folder: Path, manifest: dict[str, Any]) -> str | None:
-    """Name of the first file that is missing or not as in the manifest; None if there is none."""
     for name, digest in manifest["files"].items():
-        kept = name not in manifest.get(LEFT_OUT, [])
-        if kept and not ((folder / name).is_file() and sha256(folder / name) == digest):
+        if not ((folder / name).is_file() and sha256(folder / name) == digest):
             return name
     return None
+
+
+def is_of(run: Run, manifest: dict[str, Any]) -> bool:
+    """Whether a manifest is that of a run, which can do without the files that a record omitted."""
+    optional = (*run.weight_suffixes, *run.lazy_suffixes)
+    expected, required = (json.loads(json.dumps(some)) for some in (run.parameters(), run.canonical()))
+    lost = [name for name in manifest.get(LEFT_OUT, []) if not name.endswith(optional)]
+    return not lost and _same(manifest["parameters"], expected, required)
 
 
 def _same(recorded: Any, expected: Any, required: Any = None) -> bool:
@@ -427,18 +434,18 @@ def locked(folder: Path) -> Iterator[None]:
 class Store:
     """Results on disk. Where two processes need the same run, one computes it and the other waits."""
 
-    def __init__(self, root: Path | str, *, recorded: bool = False) -> None:
+    def __init__(self, root: Path | str, record: "Store | None" = None) -> None:
         """Open an artifacts folder, which the first result creates.
 
         Args:
             root: the folder.
-            recorded: whether a result without its weights, taken from a record, counts as present.
+            record: what is read of it is not computed; see `Record`.
 
         Raises:
             StoreError: where it can neither be written nor has results that can be read.
 
         """
-        self.root, self.recorded = Path(root).absolute(), recorded
+        self.root, self.record = Path(root).absolute(), record
         if not (_can_be_written(self.root) or any(self.root.glob(f"*/*/{MANIFEST}"))):
             raise self._unusable
 
@@ -453,7 +460,7 @@ class Store:
     def complete(self) -> "Store":
         """The same store, in which only complete results count as present."""
         complete = copy(self)
-        complete.recorded = False
+        complete.record = self.record and self.record.complete
         return complete
 
     def folder(self, run: Run) -> Path:
@@ -468,14 +475,22 @@ class Store:
         """Load the result, computing it first if missing or damaged."""
         self.compute(run, report)
         with disk_faults_explained(self.root):
-            return run.load(self.folder(run))
+            return run.load(self._files(run))
+
+    def files(self, run: Run) -> Folder:
+        """What the run loads, computed first if missing or damaged."""
+        self.compute(run)
+        return self._files(run)
+
+    def _files(self, run: Run) -> Folder:
+        return self.record._files(run) if self.record and not self._finished(run) else self.folder(run)
 
     def compute(self, run: Run, report: Report | None = None) -> None:
         """Compute the result if missing or damaged, without loading it; a finished one takes no lock."""
         folder = self.folder(run)
         with disk_faults_explained(self.root):
             with suppress(*NOT_THERE):  # as another process puts a complete result in its place
-                if self.has(run) and _damage(run, folder) is None:
+                if _damage(run, folder) is None if self._finished(run) else self._recorded(run):
                     return
             if not _can_be_written(self.root):
                 raise self._unusable
@@ -484,14 +499,20 @@ class Store:
             except FileNotFoundError as error:  # /proc claims to be writable for root
                 raise self._unusable from error
             with locked(folder):
-                if not self._intact(run, folder):
+                if not (self._intact(run, folder) or self._recorded(run)):
                     self._compute(run, report or write_progress(self.partial(run)))
 
     def has(self, run: Run) -> bool:
         """Whether the result exists with a valid manifest; its files are verified when it is read."""
+        return self._finished(run) or self._recorded(run)
+
+    def _finished(self, run: Run) -> bool:
         with disk_faults_explained(self.root):
             manifest = read_manifest(self.folder(run))
-        return manifest is not None and (self.recorded or not manifest.get(LEFT_OUT))
+        return manifest is not None and not manifest.get(LEFT_OUT)
+
+    def _recorded(self, run: Run) -> bool:
+        return self.record is not None and self.record.has(run)
 
     def missing(self, runs: Iterable[Run]) -> list[Run]:
         """Missing runs and their missing or incomplete ancestors, parents first."""
@@ -514,6 +535,8 @@ class Store:
             StoreError: if unreadable or altered.
 
         """
+        if self.record and self._recorded(run) and not self._finished(run):
+            return self.record.manifest(run)
         folder = self.folder(run)
         with suppress(OSError):
             if manifest := read_manifest(folder):
@@ -526,9 +549,11 @@ class Store:
         """Verify a result file by file; a damaged one is set aside with a warning."""
         if not (folder.exists() or folder.is_symlink()):
             return False
+        if LEFT_OUT in (read_manifest(folder) or {}):  # without weights, from a record
+            return False
         wrong = _damage(run, folder)
         if wrong is None:
-            return self.has(run)
+            return True
         aside = folder.with_name(f"{folder.name}.damaged-{time.time_ns()}")
         folder.rename(aside)
         log.warning(
@@ -563,7 +588,7 @@ class Store:
             leftover.unlink(missing_ok=True)
         for path in folder.iterdir():
             write_through(path)
-        remove(self.folder(run))  # without weights, from a record
+        remove(self.folder(run))
         folder.rename(self.folder(run))
         write_through(self.folder(run).parent)
 

@@ -123,8 +123,8 @@ def plain_log_axis(axis: Axis, values: pd.Series) -> None:
 
 
 def download(table: pd.DataFrame, name: str) -> HTML:
-    """Download link for a table as CSV, embedded in the page; gzipped where it would be most of the page."""
-    data, kind, file = table.to_csv(index=False).encode(), "text/csv", f"{name}.csv"
+    """Link to download a table as CSV of six digits, embedded in the page; gzipped if it is large."""
+    data, kind, file = table.to_csv(index=False, float_format="%.6g").encode(), "text/csv", f"{name}.csv"
     if len(data) > 100_000:
         data, kind, file = gzip.compress(data, mtime=0), "application/gzip", f"{file}.gz"
     return HTML(

@@ -10,9 +10,10 @@ import pandas as pd
 
 from sameloss.device import use_device
 from sameloss.store.location import default_artifacts
+from sameloss.store.provenance import origin_of, record_in_words
+from sameloss.store.record import kept_runs
 from sameloss.store.store import Run, Store
 from sameloss.studies.parameters import OF_EVERY_PAGE, Config, Parameter, checked, choose
-from sameloss.studies.recorded import recorded_tables, records
 from sameloss.studies.statement import Statement, statement_table
 from sameloss.studies.verdict import Source, Topic, side_by_side, verdict_table
 
@@ -34,6 +35,7 @@ class Page(Generic[C]):
     store: Store
     parameters: Mapping[str, Parameter] = field(default_factory=dict, kw_only=True)  # that a reader can set
     presets: Mapping[str, C] = field(default_factory=dict, kw_only=True)  # of its study
+    record: str = field(default="", kw_only=True)  # the preset that is recorded; see `PageSpec`
 
     def runs(self) -> list[Run]:
         """All runs that the page reads; computed before it begins."""
@@ -58,32 +60,39 @@ class Page(Generic[C]):
         """Tolerance of all its verdicts; None: each claim's own."""
         return getattr(self.config, "tolerance", None)
 
-    def tables(self) -> dict[str, pd.DataFrame]:
-        """The tables that claims are judged by, and that a record keeps."""
-        return {}
-
-    def read(self, tables: Mapping[str, pd.DataFrame], config: C) -> Any:
-        """Results from tables of this page or of a record."""
-        return tables
-
     @cached_property
     def results(self) -> Any:
-        """Results of the page's own runs."""
-        return self.read(self.tables(), self.config)
+        """What its claims and statements are judged by: results of the page's own runs."""
+        return None
+
+    def of_record(self, preset: str) -> "Page[C]":
+        """The same page at a preset, with the runs of the record alone."""
+        return replace(self, config=self.presets[preset], store=kept_runs())
 
     def recorded(self, preset: str) -> Any:
-        """Results from the record of a preset."""
-        return self.read(recorded_tables(preset, self.name), self.presets[preset])
+        """Results from the recorded runs of a preset."""
+        return self.of_record(preset).results
+
+    def records(self) -> dict[str, dict[str, Any]]:
+        """Provenance of the page's record, by preset; empty if the record lacks one of its runs."""
+        page = self.of_record(self.record) if self.record else None
+        if page is None or not all(map(page.store.has, page.runs())):
+            return {}
+        return {self.record: origin_of(page.store, page.runs()) | {"seeds": page.seeds}}
+
+    def record_in_words(self, preset: str) -> str:
+        """Provenance of the record of a preset in one line."""
+        return record_in_words(preset, self.records()[preset])
 
     def verdicts(self) -> pd.DataFrame:
         """One row per claim of this page: see `verdict.verdict_table`."""
         return self._judged(self.results) if self.topics else pd.DataFrame()
 
     def evidence(self, verdicts: pd.DataFrame) -> pd.DataFrame:
-        """The page's verdicts beside those of every record: see `side_by_side`."""
+        """The page's verdicts beside those of its record: see `side_by_side`."""
         of_records = {
             Source(preset, origin["seeds"], True): self._judged(self.recorded(preset))
-            for preset, origin in records(self.name).items()
+            for preset, origin in self.records().items()
         }
         return side_by_side({Source(self.config.name, self.seeds): verdicts, **of_records})
 
@@ -116,7 +125,7 @@ class PageSpec(Generic[C]):
     page: Callable[[str, C, Store], Page[C]]  # from name, configuration and store
     parameters: str = ""  # names in the order of the parameters cell; empty: all of the configuration
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of parameters in the cell, instead of None
-    recorded: bool = False  # whether `results/` may hold its tables at longer presets
+    record: str = ""  # the longer preset that `results/runs` has, which pages show beside their own runs
 
 
 @dataclass(frozen=True)
@@ -155,10 +164,10 @@ class Study(Generic[C]):
         values = checked(table, given)
         if store is None:
             use_device(values.get("device", "auto"))
-            store = Store(Path(values.get("artifacts") or default_artifacts()), recorded=True)
+            store = Store(Path(values.get("artifacts") or default_artifacts()), kept_runs())
         preset = values.get("preset", "auto")
         preset = self.preset_of(values) if preset == "auto" else choose("preset", preset, self.presets)
         config = self.apply(self.presets[preset].resolve(values), values)
         page = self.specs[name].page(name, config, store)
-        page.parameters, page.presets = table, self.presets
+        page.parameters, page.presets, page.record = table, self.presets, self.specs[name].record
         return page

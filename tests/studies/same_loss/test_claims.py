@@ -3,6 +3,8 @@
 import re
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -12,7 +14,6 @@ from scipy import stats
 
 from sameloss.languages.language import labels
 from sameloss.statistics.intervals import Paired
-from sameloss.store.location import results_folder
 from sameloss.studies.same_loss import pages
 from sameloss.studies.same_loss.claims import answers, verdict
 from sameloss.studies.same_loss.experiment import GRAMMAR
@@ -462,8 +463,9 @@ def test_where_tokens_say_all_no_question_of_accuracy_is_judged():
 def test_the_records_are_families_of_their_own(monkeypatch):
     """A second record does not widen the intervals of the first."""
     tables = {"workstation": planted(), "pretrained": planted().assign(language="pretrained")}
-    monkeypatch.setattr(pages, "recorded", lambda name, preset: tables[preset])
-    rows = pages.recorded_answers()
+    records = {name: SimpleNamespace(table=table) for name, table in tables.items()}
+    monkeypatch.setattr(pages, "_records", lambda folder: records)
+    rows = pages._answers_of_records.__wrapped__(Path())
     assert rows.language.unique().tolist() == ["grammar", "pretrained"]
     alone = answers(tables["workstation"], planned=22)
     pd.testing.assert_frame_equal(rows[: len(alone)], alone, check_dtype=False)
@@ -531,12 +533,16 @@ def test_what_was_learnt_of_a_pretrained_models_sentences_is_said():
 # The record, by independent calculations
 
 
+def test_the_record_of_part_i_is_whole():
+    """A lost line would take its draw from all answers."""
+    words = pages.records_in_words()
+    assert re.findall(r"preset (\w+), (\d+) seeds", words) == [("workstation", "11"), ("pretrained", "3")]
+    assert "So far" not in words
+
+
 @pytest.fixture(scope="module")
 def records():
-    tables = [
-        pd.read_csv(results_folder() / name / "measurements.csv") for name in ("workstation", "pretrained")
-    ]
-    return dict(list(pd.concat(tables).groupby("language")))
+    return dict(list(pages.recorded_measurements().groupby("language")))
 
 
 @pytest.fixture(scope="module")
@@ -568,7 +574,7 @@ def exact(request, records, main_rows):
 def lead(record, pair, quantity, change):
     """Interpolate two models' complete trainings in log KL to the smallest one that both reach."""
     rate = RATE[record.language.iloc[0]]
-    leads, rows = [], record[(record.lr == rate) & record.reading.isin(["expanded", np.nan])]
+    leads, rows = [], record[(record.lr == rate) & record.reading.isin(["expanded", ""])]
     for _, part in rows.groupby("replicate"):
         runs = [part[(part.model == model) & (part.stage == stage)] for model, stage in pair]
         kls = [np.log(run[run.quantity == "kl"].groupby("steps").value.mean())[::-1] for run in runs]
@@ -628,7 +634,7 @@ def test_what_sam_finds(exact):
 
 def test_what_treatments_of_one_model_do(exact):
     record, effect = exact
-    rows = record[record.stage.str.startswith("cooled: ") & record.reading.isin(["expanded", np.nan])]
+    rows = record[record.stage.str.startswith("cooled: ") & record.reading.isin(["expanded", ""])]
     mean = rows.groupby(["replicate", "model", "stage", "quantity"]).value.mean().unstack()
     change = mean.assign(trace=-np.log(mean.trace))[["trace", "accuracy"]]
     change -= (

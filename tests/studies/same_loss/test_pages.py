@@ -1,6 +1,7 @@
 """Pages: their parameters become an experiment, or one sentence says what is valid."""
 
 from dataclasses import replace
+from functools import partial
 
 import pandas as pd
 import pytest
@@ -108,7 +109,7 @@ def test_pages_share_the_runs_that_they_have_in_common():
     sizes = {run.key for run in opened("02_existence").runs()}
     assert {run.key for run in opened("04_flatness").runs()} == sizes
     own = opened("e_mask_rate").replicate
-    assert {run.key for point, run in own.measurements() if point.stage == "descent"} & sizes
+    assert {run.key for point, run in own.measurements if point.stage == "descent"} & sizes
 
 
 def test_processes_share_the_cores_that_workers_would_have(monkeypatch):
@@ -157,7 +158,8 @@ def test_a_look_at_the_largest_model_is_said_to_be_unsaturated():
 
 
 def test_a_record_grows_by_main_comparisons_before_all_others(tmp_path, monkeypatch):
-    page = RecordPage("verdicts", PRESETS["workstation"], Store(tmp_path))
+    opened = partial(RecordPage, "verdicts", PRESETS["workstation"], Store(tmp_path))
+    page = opened()
     parts = page.parts()
     later = [name.endswith("treatments and other algorithms") for name in parts]
     assert later == sorted(later)
@@ -173,6 +175,7 @@ def test_a_record_grows_by_main_comparisons_before_all_others(tmp_path, monkeypa
         (main + others, main + others, 1),
     ):
         monkeypatch.setattr(Store, "has", lambda _, run, done=set(done): run in done)
+        page = opened()
         assert set(page.runs()) == set(expected)
         assert page.seeds == draws
 

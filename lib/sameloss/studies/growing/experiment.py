@@ -24,7 +24,7 @@ from sameloss.runs.pretraining import Pretraining
 from sameloss.runs.sampling import CorpusSampling, HeldOutConditionals
 from sameloss.runs.stage import TABLE, Tabled
 from sameloss.seeds import generator_for, stream_seed
-from sameloss.store.store import SCRATCH, Report, Run, Store, write_atomically
+from sameloss.store.store import SCRATCH, Folder, Report, Run, Store, write_atomically
 from sameloss.studies.parameters import MOST_SEEDS, Config, param
 from sameloss.training.ensembles import (
     Carried,
@@ -285,7 +285,7 @@ class Member(TrainedRun):
         own = {name: members[self.at] for name, members in weights.items()}
         save_tensors(own, folder / weights_name(self.checkpoints[0]))
 
-    def load(self, folder: Path) -> Checkpoints:
+    def load(self, folder: Folder) -> Checkpoints:
         model = replace(self.candidates.root, shape=self.shape)
         return Checkpoints(folder, self.checkpoints, model.new_model)
 
@@ -353,7 +353,7 @@ class Stage(_Grown):
         best = int(targets.kl(ensemble.logits(targets.batch))[0].nan_to_num(torch.inf).argmin())
         return self.names[best], ensemble.kept([best])
 
-    def load(self, folder: Path) -> StageEnd:
+    def load(self, folder: Folder) -> StageEnd:
         return StageEnd(folder, self.looks, replace(self.root, shape=self.shape).new_model)
 
     @property

@@ -1,6 +1,6 @@
 """The page of this study: the runs it reads, and their tables."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from sameloss.runs.stage import stacked
 from sameloss.store.store import Run
 from sameloss.studies.local_signal_images.claims import STATEMENTS, TOPICS, ImageResults, checks
 from sameloss.studies.local_signal_images.experiment import PRESETS, ImageConfig
@@ -23,22 +24,26 @@ class ImagesPage(Page[ImageConfig]):
     def runs(self) -> list[Run]:
         return list(chain(*self.config.runs().values()))
 
-    def tables(self) -> dict[str, pd.DataFrame]:
-        tables = {name: map(self._table, runs) for name, runs in self.config.runs().items() if runs}
-        return {name: pd.concat(parts, ignore_index=True) for name, parts in tables.items()}
+    @cached_property
+    def results(self) -> ImageResults:
+        tables = {name: self._table(runs) for name, runs in self.config.runs().items() if runs}
+        return ImageResults(tables["images"], tables.get("lazy", pd.DataFrame()), self.config.theirs)
 
-    def _table(self, run: Any) -> pd.DataFrame:
-        scene = run.scene
-        size = f"{run.source.shape[-1] // scene.shrunk}-on-{scene.side}"  # as in Table B.1
-        about = {"size": size, "placement": scene.placement, "noise": scene.noise, "seed": run.seed}
-        return self.store.get(run).assign(**about)
-
-    def read(self, tables: Mapping[str, pd.DataFrame], config: ImageConfig) -> ImageResults:
-        return ImageResults(tables["images"], tables.get("lazy", pd.DataFrame()), config.theirs)
+    def _table(self, runs: Sequence[Any]) -> pd.DataFrame:
+        about = pd.DataFrame(
+            {
+                "size": f"{run.source.shape[-1] // run.scene.shrunk}-on-{run.scene.side}",  # as in Table B.1
+                "placement": run.scene.placement,
+                "noise": run.scene.noise,
+                "seed": run.seed,
+            }
+            for run in runs
+        )
+        return stacked(self.store, runs).join(about, on="run").drop(columns="run")
 
     @cached_property
     def checks(self) -> pd.DataFrame:
         return checks()
 
 
-STUDY = Study(PRESETS, {"ii3_images": PageSpec(ImagesPage, recorded=True)})
+STUDY = Study(PRESETS, {"ii3_images": PageSpec(ImagesPage, record="laptop-long")})

@@ -17,7 +17,7 @@ from torch.func import vmap
 from sameloss.errors import ParameterError
 from sameloss.languages import HMMSpec, LanguageSpec
 from sameloss.seeds import generator_for
-from sameloss.store.store import Report, Run, Store
+from sameloss.store.store import Folder, Report, Run, Store
 from sameloss.studies.manifold_flow import theory
 from sameloss.studies.manifold_flow.theory import SGD, Adam, LogBilinear, Population, PowerSum, onto_manifold
 from sameloss.studies.parameters import PRESETS as PRESET_NAMES
@@ -101,6 +101,9 @@ class _OnTheManifold(Run):
     settings: FlowConfig
     seed: int
 
+    names: ClassVar[tuple[str, ...]]
+    """Names of the tables."""
+
     def population(self) -> tuple[Population, LogBilinear]:
         """All masked sentences with the model, and the model."""
         weights, conditionals = theory.masked_population(self.language.build())
@@ -124,8 +127,8 @@ class _OnTheManifold(Run):
         for name, table in self.tables(report).items():
             table.to_csv(folder / f"{name}.csv", index=False)
 
-    def load(self, folder: Path) -> dict[str, pd.DataFrame]:
-        return {path.stem: pd.read_csv(path) for path in sorted(folder.glob("*.csv"))}
+    def load(self, folder: Folder) -> dict[str, pd.DataFrame]:
+        return {name: pd.read_csv(folder / f"{name}.csv") for name in self.names}
 
     def replicas(
         self, algorithm: SGD | Adam, batch: int, count: int, horizon: float, unit: float, use: str
@@ -147,6 +150,8 @@ TIMES = 13  # at which replicas are evaluated, including the start
 @dataclass(frozen=True)
 class SGDDrift(_OnTheManifold):
     """SGD at several rates and batch sizes beside the flow of Theorem 3.3, and at a large rate."""
+
+    names = ("coefficients", "control", "finite", "flow", "trajectories")
 
     def tables(self, report: Report) -> dict[str, pd.DataFrame]:
         """Integrate the flow, run all replicas, and estimate the flow's coefficient from each run."""
@@ -258,6 +263,8 @@ def coefficient(
 class AdamDrift(_OnTheManifold):
     """Adam beside its own flow, and the ends of Adam and SGD beside the flattest points by two measures."""
 
+    names = ("coefficients", "flows", "trajectories")
+
     def tables(self, report: Report) -> dict[str, pd.DataFrame]:
         """Run Adam along its flow and to the end, SGD to its end, and the flows to the flattest points."""
         s, start = self.settings, self.start()
@@ -367,6 +374,6 @@ class Landscape(Run):
             parts.append(pd.DataFrame({"model": name, "step": steps, **columns}))
         pd.concat(parts).to_csv(folder / "path.csv", index=False)
 
-    def load(self, folder: Path) -> pd.DataFrame:
+    def load(self, folder: Folder) -> pd.DataFrame:
         """One row per step: the parameters, kl (nats), and the nearby minimiser with its trace."""
         return pd.read_csv(folder / "path.csv")

@@ -5,7 +5,7 @@ what each row is for.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -123,13 +123,21 @@ class Measurements:
         """The models that have a stage."""
         return self.table[self.table.stage == stage].model.unique().tolist()
 
+    @cache  # noqa: B019 - of a few tables in a process, each cell asked for by several questions
     def values(self, model: Model, quantity: Quantity) -> pd.DataFrame:
         """A quantity by replicate and number of steps, larger if the paper is right: minus log traces."""
         cell = model.model, model.stage, quantity.quantity, quantity.reading
         rows = self.cells.get(cell, self.table[:0])
         for name, value in {"lr": model.lr, "steps": model.steps, "task": quantity.task}.items():
-            rows = rows if value is None else rows[rows[name] == value]
-        values = rows.groupby(["replicate", "steps"]).value.mean().unstack("steps")
+            rows = rows if value is None else rows[(rows[name] == value).to_numpy()]
+        replicates, row = np.unique(rows.replicate, return_inverse=True)
+        steps, column = np.unique(rows.steps, return_inverse=True)
+        sums, counts = np.zeros((2, len(replicates), len(steps)))
+        np.add.at(sums, (row, column), rows.value)
+        np.add.at(counts, (row, column), 1)
+        with np.errstate(invalid="ignore"):
+            means = sums / counts
+        values = pd.DataFrame(means, pd.Index(replicates, name="replicate"), pd.Index(steps, name="steps"))
         return -np.log(values) if quantity.unit == RATIO else values
 
     def value(self, model: Model, quantity: Quantity) -> pd.Series:

@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple, get_args
 
 import pandas as pd
@@ -51,7 +51,7 @@ from sameloss.runs.sampling import (
     held_out_conditionals,
     held_out_masked,
 )
-from sameloss.runs.stage import stage
+from sameloss.runs.stage import stacked, stage
 from sameloss.seeds import generator_for, stream_seed
 from sameloss.statistics.intervals import Estimate
 from sameloss.store.store import SMALL_BYTES, Run, Store
@@ -255,7 +255,7 @@ class Replicate:
     def _amounts(self) -> "Experiment | Teacher":
         return self.experiment.teacher if hasattr(self.language, "corpus") else self.experiment
 
-    @property
+    @cached_property
     def labelled(self) -> LabelledSampling:
         """Labelled sentences: the training sets of all probes, and the test set."""
         e = self.experiment
@@ -263,7 +263,7 @@ class Replicate:
         tasks = Downstream(self.setup.tasks, e.labels, sentences, e.test, 1, self.seed)
         return LabelledSampling(self.language, tasks)
 
-    @property
+    @cached_property
     def held_out(self) -> HeldOutConditionals:
         """Sentences on which KL is reported."""
         return HeldOutConditionals(self.language, self._amounts.held_out, self.seed)
@@ -401,8 +401,12 @@ class Replicate:
     def baselines(self) -> Run:
         return language_baselines(self.labelled, self.held_out, self.experiment.measures)
 
-    def measurements(self) -> Iterator[tuple["Point", Run]]:
-        """Yield every measurement of a model, flatness in all ways only of the compared algorithms' ends."""
+    @cached_property
+    def measurements(self) -> list[tuple["Point", Run]]:
+        """Every measurement of a model, flatness in all ways only of the compared algorithms' ends."""
+        return list(self._measurements())
+
+    def _measurements(self) -> Iterator[tuple["Point", Run]]:
         e = self.experiment
         compared = (e.algorithm_model, self.setup.lr, e.lengths[-1]) if e.algorithms else None
         for point in self.points():
@@ -412,17 +416,16 @@ class Replicate:
                 yield point, flatness_measurement(point.training, point.step, e.flatness_sentences, self.seed)
 
     def runs(self) -> list[Run]:
-        return [self.baselines(), *(run for _, run in self.measurements())]
+        return [self.baselines(), *(run for _, run in self.measurements)]
 
     def table(self, store: Store) -> pd.DataFrame:
         """Return all measurements of this replicate, see `COLUMNS`."""
-        none = {"model": "none", "parameters": 0, "stage": "baseline", "lr": 0.0, "steps": 0}
-        parts, spec = [store.get(self.baselines()).assign(**none)], self.language
-        for point, run in self.measurements():
-            parameters = point.training.shape.parameter_count(spec.words, spec.max_length)
-            labels = {"model": point.model, "stage": point.stage, "lr": point.lr, "steps": point.steps}
-            parts.append(store.get(run).assign(parameters=parameters, **labels))
-        table = pd.concat(parts, ignore_index=True).assign(replicate=self.seed)
+        spec, points = self.language, [point for point, _ in self.measurements]
+        counts = (p.training.shape.parameter_count(spec.words, spec.max_length) for p in points)
+        described = [(*point[:4], count) for point, count in zip(points, counts, strict=True)]
+        columns = ["model", "stage", "lr", "steps", "parameters"]
+        about = pd.DataFrame([("none", "baseline", 0.0, 0, 0), *described], columns=columns)
+        table = stacked(store, self.runs()).join(about, on="run").assign(replicate=self.seed)
         table["language"] = "pretrained" if hasattr(spec, "corpus") else self.setup.name
         return table[COLUMNS].fillna({"task": "", "reading": ""})
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,11 @@ from sameloss.device import usable_workers
 from sameloss.errors import LanguageError, ParameterError
 from sameloss.languages import LanguageSpec
 from sameloss.languages.pretrained import HubTeacherSpec
+from sameloss.store.provenance import origin_of
+from sameloss.store.record import Record, kept_runs
 from sameloss.store.store import Run
 from sameloss.studies.page import LAST, Page, PageSpec, Study
 from sameloss.studies.parameters import OF_EVERY_PAGE, Parameter
-from sameloss.studies.recorded import record_in_words, recorded, records
 from sameloss.studies.same_loss.claims import answers
 from sameloss.studies.same_loss.estimators import estimator_comparison, identity, reparametrisation
 from sameloss.studies.same_loss.experiment import COLUMNS, PRESETS, STAND_IN, Experiment, Replicate
@@ -126,8 +127,9 @@ class RecordPage(ExperimentPage):
         main = replace(self.config, algorithms=(), treated_models=())
         return zip(main.replicates(), self.config.replicates(), strict=True)
 
+    @cached_property
     def finished(self) -> list[Replicate]:
-        """Return what the store has of each draw: all, or the main comparisons, or nothing."""
+        """What the store has of each draw: all, or the main comparisons, or nothing."""
 
         def stored(draw: Replicate) -> bool:
             return all(map(self.store.has, draw.runs()))
@@ -145,46 +147,63 @@ class RecordPage(ExperimentPage):
 
     def runs(self) -> list[Run]:
         """Return the runs of finished parts."""
-        return [run for replicate in self.finished() for run in replicate.runs()]
+        return [run for replicate in self.finished for run in replicate.runs()]
 
     @property
     def seeds(self) -> int:
         """Number of draws whose main comparisons are finished."""
-        return len(self.finished())
+        return len(self.finished)
 
-    def tables(self) -> dict[str, pd.DataFrame]:
-        tables = [replicate.table(self.store) for replicate in self.finished()]
-        return {"measurements": pd.concat(tables, ignore_index=True)}
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """All measurements of finished draws, see `experiment.COLUMNS`."""
+        tables = [replicate.table(self.store) for replicate in self.finished]
+        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=COLUMNS)
 
-
-def recorded_measurements() -> pd.DataFrame:
-    """Return the measurements in `results/`, see `experiment.COLUMNS`."""
-    return pd.concat(_recorded_tables().values(), ignore_index=True)
-
-
-def recorded_answers() -> pd.DataFrame:
-    """Return the answers computed from them; each record is a family of its own for Holm's correction."""
-    tables = [answers(table, planned=PRIMARY[preset]) for preset, table in _recorded_tables().items()]
-    return pd.concat(tables, ignore_index=True)
-
-
-def _recorded_tables() -> dict[str, pd.DataFrame]:
-    tables = {preset: recorded("measurements", preset) for preset in _recorded()}
-    tables = tables or {"workstation": pd.DataFrame(columns=COLUMNS)}
-    return {preset: table.fillna({"task": "", "reading": ""}) for preset, table in tables.items()}
+    def records(self) -> dict[str, dict[str, Any]]:
+        """Provenance of its finished runs."""
+        if not (runs := self.runs()):
+            return {}
+        whole = [draw for draw in self.finished if draw.experiment == self.config]
+        draws = len(list(self.config.replicates()))
+        note = f" So far {len(whole)} of {draws} draws are finished." if len(whole) < draws else ""
+        return {self.config.name: origin_of(self.store, runs) | {"seeds": self.seeds, "note": note}}
 
 
 PRIMARY = {"workstation": 22, "pretrained": 4}
 """The records of Part I, with the number of primary rows when they are finished."""
 
 
-def _recorded() -> list[str]:
-    return [preset for preset in PRIMARY if preset in records()]
+@cache
+def _records(folder: Path) -> dict[str, RecordPage]:
+    """The records of Part I that a folder has, by preset."""
+    pages = {preset: RecordPage("verdicts", PRESETS[preset], Record(folder)) for preset in PRIMARY}
+    return {preset: page for preset, page in pages.items() if len(page.table)}
+
+
+def recorded_measurements() -> pd.DataFrame:
+    """Return the recorded measurements, see `experiment.COLUMNS`."""
+    tables = [page.table for page in _records(kept_runs().root).values()]
+    return pd.concat(tables or [pd.DataFrame(columns=COLUMNS)], ignore_index=True)
+
+
+def recorded_answers() -> pd.DataFrame:
+    """Return the answers computed from them; each record is a family of its own for Holm's correction."""
+    return _answers_of_records(kept_runs().root)
+
+
+@cache
+def _answers_of_records(folder: Path) -> pd.DataFrame:
+    tables = {preset: page.table for preset, page in _records(folder).items()}
+    tables = tables or {"workstation": pd.DataFrame(columns=COLUMNS)}
+    judged = [answers(table, planned=PRIMARY[preset]) for preset, table in tables.items()]
+    return pd.concat(judged, ignore_index=True)
 
 
 def records_in_words() -> str:
     """Provenance of the records of Part I, a paragraph each."""
-    return "\n\n".join(map(record_in_words, _recorded()))
+    pages = _records(kept_runs().root).items()
+    return "\n\n".join(page.record_in_words(preset) for preset, page in pages)
 
 
 # Parameters of pages.

@@ -14,7 +14,7 @@ from sameloss.images import ImageSource, visiting_order
 from sameloss.runs.checkpoints import Resumable
 from sameloss.runs.stage import TABLE
 from sameloss.seeds import generator_for
-from sameloss.store.store import SCRATCH, Report, Run, Store, write_atomically
+from sameloss.store.store import SCRATCH, Folder, Report, Run, Store, write_atomically
 from sameloss.studies.stability import theory, training
 from sameloss.training.loop import TrainingStep
 
@@ -84,7 +84,7 @@ class TwinTraining(Run):
             table[name] = training.accuracies_along(stack, pairs, rows[2 * pairs]).ravel()
         return self._by_pair(table.reset_index())
 
-    def load(self, folder: Path) -> dict[str, pd.DataFrame]:
+    def load(self, folder: Folder) -> dict[str, pd.DataFrame]:
         """Read `table`, by seed, pair and stop (see `twin_table`), and `paths`, by seed, pair and α."""
         return {name: pd.read_csv(folder / f"{name}.csv") for name in ("table", "paths")}
 
