@@ -10,6 +10,7 @@ from ast import literal_eval
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from inspect import signature
 from itertools import product
 from pathlib import Path
 from types import MappingProxyType
@@ -60,11 +61,15 @@ class Chapter(Page[Config]):
     def tolerance(self) -> float | None:
         return self.values.get("tolerance")
 
-    def sweep(self, run_of: Callable[..., Run], **grid: Mapping[str, Any] | Iterable[Any]) -> Any:
+    def sweep(
+        self, run_of: Callable[..., Run], points: Iterable[Sequence[Any]] | None = None,
+        **grid: Mapping[str, Any] | Iterable[Any],
+    ) -> Any:  # fmt: skip
         """Compute a run for every combination of values, in parallel, and join their tables.
 
         Args:
             run_of: makes the run of one combination.
+            points: combinations of its arguments; None: all of the grid.
             grid: values for each argument of `run_of`; names instead of values are in the table where a
                 mapping gives them.
 
@@ -76,8 +81,10 @@ class Chapter(Page[Config]):
 
         """
         named = [v.items() if isinstance(v, Mapping) else [(x, x) for x in v] for v in grid.values()]
-        points = list(product(*named))
-        runs = [run_of(**{n: value for n, (_, value) in zip(grid, at, strict=True)}) for at in points]
+        combined = product(*named) if points is None else ([(x, x) for x in point] for point in points)
+        names = list(grid) or list(signature(run_of).parameters)
+        described = [dict(zip(names, point, strict=True)) for point in combined]
+        runs = [run_of(**{name: value for name, (_, value) in point.items()}) for point in described]
         self.swept += runs
         if self.listing:
             return None
@@ -85,7 +92,7 @@ class Chapter(Page[Config]):
         if self.on_its_own:
             print(cost)
         compute_all(self.store, runs, self.config.workers)
-        columns = [{n: label for n, (label, _) in zip(grid, at, strict=True)} for at in points]
+        columns = [{name: label for name, (label, _) in point.items()} for point in described]
         return _joined([self.store.get(run) for run in runs], columns)
 
     def runs(self) -> list[Run]:
@@ -112,7 +119,8 @@ def _joined(results: Sequence[Any], columns: Sequence[Values]) -> Any:
 
 
 LINE = re.compile(r"(\w+): ([\w\[\]]+) = (\S+)  # (.*)")
-KINDS = {"str": str, "int": int, "float": float, "list[int]": list[int], "list[float]": list[float]}
+KINDS = {"str": str, "int": int, "float": float, "list[int]": list[int], "list[float]": list[float],
+         "list[str]": list[str]}  # fmt: skip
 
 
 def parameter_table(

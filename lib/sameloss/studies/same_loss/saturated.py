@@ -119,6 +119,21 @@ class Arm(NamedTuple):
 SMALL, LARGE = Arm("d24"), Arm("d96")
 
 
+def curve_of(cells: pd.DataFrame, draw: int, arm: Arm, of: str) -> pd.DataFrame:
+    """The trained cells of an arm on a draw, by steps; empty if there are none."""
+    at = cells.index.get_level_values
+    of_arm = (at("replicate") == draw) & (at("stage") == arm.stage) & (at("model") == arm.model)
+    found = cells[of_arm & np.isclose(at("lr"), arm.lr)]
+    return found.droplevel(["replicate", "stage", "model", "lr"]).dropna(subset=[of])
+
+
+def values_at(cells: pd.DataFrame, arm: Arm, of: str, kl: float = 3.0) -> pd.Series:
+    """What an arm has at a KL, by draw; draws whose trainings do not enclose it are left out."""
+    draws = cells.index.unique("replicate")
+    places = {draw: at_kl(curve_of(cells, draw, arm, of), kl, of) for draw in draws}
+    return pd.Series({draw: place.value for draw, place in places.items() if place}, dtype=float)
+
+
 def leads(cells: pd.DataFrame, first: Arm, second: Arm, of: str, kl: float = 3.0) -> pd.DataFrame:
     """The second arm's value less the first's, both at one KL.
 
@@ -130,12 +145,8 @@ def leads(cells: pd.DataFrame, first: Arm, second: Arm, of: str, kl: float = 3.0
 
     """
     rows = {}
-    for draw, found in cells.groupby("replicate"):
-        curves = []
-        for arm in (first, second):
-            curve = found.xs((draw, arm.stage, arm.model), level=("replicate", "stage", "model"))
-            curve = curve[np.isclose(curve.index.get_level_values("lr"), arm.lr)].droplevel("lr")
-            curves.append(curve.dropna(subset=[of]))
+    for draw in cells.index.unique("replicate"):
+        curves = [curve_of(cells, draw, arm, of) for arm in (first, second)]
         if min(map(len, curves)) == 0:
             continue
         target = max(kl, float(curves[0].kl.iloc[-1]) * (1 + 1e-9))
@@ -147,10 +158,10 @@ def leads(cells: pd.DataFrame, first: Arm, second: Arm, of: str, kl: float = 3.0
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns, dtype=float)
 
 
-def untrained_leads(cells: pd.DataFrame, of: str) -> pd.Series:
-    """What the large model leads by before any training, by draw."""
+def untrained_leads(cells: pd.DataFrame, first: Arm, second: Arm, of: str) -> pd.Series:
+    """What the second arm's model leads by before any training, by draw."""
     found = cells.xs("untrained", level="stage")[of].groupby(["replicate", "model"]).mean().unstack()
-    return found[LARGE.model] - found[SMALL.model]
+    return found[second.model] - found[first.model]
 
 
 # Verdicts.
@@ -193,9 +204,11 @@ def direction_word(low: float, high: float, bound: float = 0.0) -> str:
     return "yes" if low > bound else "no" if high < bound else "open"
 
 
-def downstream(cells: pd.DataFrame, kl: float = 3.0) -> list[Verdict]:
-    """Judge whether the large model leads: own features first, then beyond capacity and fine-tuned (Holm)."""
-    found = {of: leads(cells, SMALL, LARGE, of, kl) for of in (OWN, CAPACITY, TUNED)}
+def downstream(
+    cells: pd.DataFrame, first: Arm = SMALL, second: Arm = LARGE, kl: float = 3.0
+) -> list[Verdict]:
+    """Judge whether the second arm leads: own features first, then beyond capacity and fine-tuned (Holm)."""
+    found = {of: leads(cells, first, second, of, kl) for of in (OWN, CAPACITY, TUNED)}
     effects = {of: paired(rows.lead.to_numpy()) for of, rows in found.items()}
     levels = dict(zip(effects, [LEVEL, *holm_levels([effects[CAPACITY].p, effects[TUNED].p])], strict=True))
     verdicts: list[Verdict] = []
@@ -207,7 +220,7 @@ def downstream(cells: pd.DataFrame, kl: float = 3.0) -> list[Verdict]:
         without = paired(rows.least.to_numpy(), levels[of])
         remarks = [] if direction != "yes" or without.low > 0 else ["by interpolation"]
         if direction == "yes":
-            beyond = paired((rows.lead - untrained_leads(cells, of)).dropna().to_numpy())
+            beyond = paired((rows.lead - untrained_leads(cells, first, second, of)).dropna().to_numpy())
             word = "beyond untrained width" if beyond.low > 0 else "not distinguished from width alone"
             remarks.append(word)
         size = size_word(rows.lead.to_numpy(), PUBLISHED)

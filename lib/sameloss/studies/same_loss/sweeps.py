@@ -131,7 +131,13 @@ def baselines(draw: int) -> Run:
     return Cell(draw, "d24", RATE, 1).replicate.baselines()
 
 
-ADDED: dict[tuple[int, str], tuple[int, ...]] = {}
+ADDED: dict[tuple[int, str], tuple[int, ...]] = {
+    **dict.fromkeys(
+        [(17, "d96, rate 0.005"), (18, "d96, rate 0.005"), (24, "d96, rate 0.005"), (25, "d96, rate 0.005")],
+        (884,),
+    ),
+    (19, "d96, rate 0.005"): (1479,),
+}
 """Lengths that `too_short` has added, by draw and arm."""
 
 SWEEPS = {"confirmation": confirmation, "interventions": interventions, "other-rates": other_rates}
