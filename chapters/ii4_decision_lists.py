@@ -42,12 +42,6 @@ workers: int = None  # runs at once; None: one per core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
-# %%
-from sameloss.book.chapter import begin
-from sameloss.studies.decision_lists.pages import STUDY
-
-page = begin(globals(), STUDY, "ii4_decision_lists")
-
 # %% [markdown]
 # ## The task
 #
@@ -63,11 +57,10 @@ import pandas as pd
 
 from sameloss.book.chapter import finding, render, say
 from sameloss.seeds import generator_for
-from sameloss.studies.decision_lists.theory import draw_sequences
+from sameloss.studies.decision_lists.theory import cyclic_lists, draw_sequences
 
-settings = page.config
-task = settings.task.build()
-sequence = draw_sequences(task.words, settings.length, 1, generator_for("lists shown", 0))
+task, length = cyclic_lists(200, 4), 25
+sequence = draw_sequences(task.words, length, 1, generator_for("lists shown", 0))
 first_tokens = pd.DataFrame({"token": sequence[0]}).head(10)
 lists = first_tokens.token.map(lambda token: task.lists[token])
 occur = lists.map(lambda listed: [token for token in listed if token in sequence])
@@ -122,6 +115,93 @@ column = Column(words=16, length=4, rules=3, readout=1.0)
 print("library", (-16 * column.gradient(np.zeros(4))).round(4))
 
 # %% [markdown]
+# ## The experiment
+#
+# Flows of the exact loss at several read-outs and around the critical one, gradient descent as in the theorems, and SGD on drawn sequences. `laptop-long` has more seeds, steps and
+# evaluations than the default; `gpu` and `paper` are longer and wider.
+
+# %% tags=["experiment", "hide-input"]
+from sameloss.book.cells import begin
+from sameloss.studies.decision_lists.experiment import FIRST_SEED, TaskShape, require_phases
+from sameloss.studies.decision_lists.statements import STATEMENTS, checks
+
+LONG = {
+    "vocabulary": 200, "length": 25, "list_length": 4, "readout": 30.0, "steps": 1500, "batch": None, "seeds": 10,
+    "readouts": (1e5, 1e3, 100.0, 30.0, 10.0, 7.0, 5.0), "compared": (30.0, 10.0, 7.0, 5.0),  # beside the theorem's
+    "critical_words": (40, 100, 200, 400, 1000),  # L of flows around c*, with n = L/8
+    "horizon": 1e12,  # unscaled time of flows around c*
+    "cases": 400,  # random ones of each kind, for the steps of the proofs
+    "small": TaskShape(12, 3, 3),  # small enough to enumerate all sets
+    "rates": (1.5, 7.0, 20.0),  # of SGD on W alone, times the bound on the curvature
+    "alone_looks": 50, "both_lr": 100.0, "both_batch": 64, "both_looks": 50, "looked": 400,
+}  # fmt: skip
+LAPTOP = LONG | {"cases": 200, "alone_looks": 20, "steps": 2000, "both_looks": 20, "seeds": 3}
+SMOKE = LONG | {
+    "vocabulary": 12, "length": 3, "list_length": 3, "readouts": (1e5, 30.0, 10.0), "compared": (30.0, 10.0),
+    "critical_words": (40,), "horizon": 1e6, "cases": 8, "small": TaskShape(9, 3, 3), "rates": (0.3,), "alone_looks": 20,
+    "both_lr": 5.0, "steps": 40, "both_looks": 20, "looked": 500, "seeds": 2,
+}  # fmt: skip
+WIDE = LONG | {"both_batch": 256, "steps": 10_000, "both_looks": 100}
+PRESETS = {"smoke": SMOKE, "laptop": LAPTOP, "laptop-long": LONG, "gpu": WIDE, "paper": WIDE}
+BOUNDS = {
+    "vocabulary": (1, 3200), "length": (1, 3200), "list_length": (2, 8), "readout": (0.01, 2**31), "batch": (1, 100_000), "seeds": (2, 300)
+}  # fmt: skip
+page = begin(globals(), "ii4_decision_lists", PRESETS, BOUNDS, exact=STATEMENTS, check=checks)
+
+# %% [markdown]
+# SGD on $W$ alone runs longer than the exact flow takes to perfection, at rates given as multiples of the bound on the curvature, up to two of which descent on the population loss is monotone.
+
+# %% tags=["experiment"]
+from sameloss.studies.decision_lists import experiment
+from sameloss.studies.decision_lists.experiment import Steps
+from sameloss.studies.decision_lists.theory import flow
+
+OTHER_TASKS = (
+    TaskShape(12, 3, 3),
+    TaskShape(20, 4, 3),
+    TaskShape(40, 5, 4),
+    TaskShape(100, 12, 4),
+)  # for Theorem 4.3
+MOST_STEPS = 4000  # of SGD, where the exact flow takes longer or never ends
+
+
+def alone(column, rate, batch, looks):
+    """SGD on W alone, for longer than the exact flow takes."""
+    exact = flow(column, 1e6)
+    rounded = float(f"{rate / column.curvature_bound:.3g}")
+    wanted = 1.7 * exact.natural(exact.perfect) / rounded
+    steps = round(wanted) if wanted < MOST_STEPS else MOST_STEPS  # also where it is NaN
+    return Steps(rounded, batch or 64, max(looks, steps), looks)
+
+
+shape = TaskShape(page.vocabulary, page.length, page.list_length)
+require_phases(shape)
+drawn = tuple(dict.fromkeys((page.readout, *page.compared)))  # in figures, that of SGD first
+readouts = tuple(sorted({*page.readouts, *drawn}, reverse=True))
+seeds = range(FIRST_SEED, FIRST_SEED + page.seeds)
+on_scores = [alone(shape.column(page.readout), rate, page.batch, page.alone_looks) for rate in page.rates]
+on_both = Steps(page.both_lr, page.batch or page.both_batch, page.steps, page.both_looks)
+
+exactly = page.compute(
+    experiment.list_flows(shape, readouts, page.critical_words, page.horizon),
+    experiment.list_curves(shape, drawn, page.horizon),
+    experiment.list_descents(tuple(dict.fromkeys((shape, *OTHER_TASKS)))),
+    experiment.list_proofs(page.cases, FIRST_SEED),
+)
+of_scores = page.sweep(
+    lambda seed, rate: experiment.list_sgd(shape, page.readout, rate, page.looked, seed),
+    seed=seeds,
+    rate={how.rate: how for how in on_scores},
+)
+of_both = page.sweep(lambda seed: experiment.list_sgd(shape, None, on_both, page.looked, seed), seed=seeds)
+
+# %% tags=["comparison"]
+from sameloss.studies.decision_lists.statements import Tables
+
+tables = page.results = Tables(shape, page.small, page.readout, *exactly, of_scores, of_both)
+tables.everywhere
+
+# %% [markdown]
 # ## Which score grows when
 #
 # Time is that of gradient flow: $\eta$ times the number of small steps. The thesis predicts that the scores end in the order of the list, but
@@ -131,7 +211,6 @@ print("library", (-16 * column.gradient(np.zeros(4))).round(4))
 from sameloss.studies.decision_lists.experiment import THEOREM
 from sameloss.studies.drawing import MARKERS, label_ends, panels
 
-tables = page.results
 *listed, own, others = tables.entries
 curves = {
     "Theorem 4.3's c" if name == THEOREM else f"c = {name}": curve
@@ -157,12 +236,12 @@ for (name, curve), ax in zip(drawn.items(), panels(len(drawn)), strict=True):
 label_ends(ax)
 
 # %%
-exact, first = settings.task.column(1.0), tables.everywhere.iloc[0]
+exact, first = shape.column(1.0), tables.everywhere.iloc[0]
 say(
     "While the default is highest, a token is classified correctly exactly when it decides its own label, and accuracy stays at "
     f"{100 * exact.plateau:.2f} %, the plateau. Then the other tokens of the list overtake it, the first of the list (its head) before the others. The table gives, for each read-out, the "
     "scaled time $(c/n)^2 t$ at which each order of the scores first appears, written from highest to lowest (1 to "
-    f"{settings.list_length}: place in the list; o: all other tokens); the first order, {tables.flows.order.iloc[0]}, is there from the start. "
+    f"{shape.rules}: place in the list; o: all other tokens); the first order, {tables.flows.order.iloc[0]}, is there from the start. "
     "In the last column every label is right."
 )
 
@@ -214,14 +293,14 @@ render(descents.rename(columns={"words": "L", "length": "n", "rules": "m", "read
 theorems, *practical = (100 * curve.attention.max() for curve in curves.values())
 finding(
     f"Along these curves the label-determining token gets at most {theorems:.4f} % of the attention at the theorem's "
-    f"read-out, where uniform attention is {100 / settings.length:.4f} %, and at most {max(practical):.0f} % at the others."
+    f"read-out, where uniform attention is {100 / shape.length:.4f} %, and at most {max(practical):.0f} % at the others."
 )
 (ax,) = panels(1, width=6)
 for (name, curve), marker in zip(curves.items(), MARKERS, strict=False):
     (line,) = ax.plot(curve.time, curve.attention, marker=marker, markevery=12, ms=4, label=name)
     reached = curve[curve.accuracy == 1].head(1)
     ax.plot(reached.time, reached.attention, "|", ms=16, color=line.get_color())
-ax.axhline(1 / settings.length, color="0.5", lw=1, ls=":")
+ax.axhline(1 / shape.length, color="0.5", lw=1, ls=":")
 ax.set(xscale="log", ylim=(0, 1), xlabel="scaled time (c/n)² t")
 ax.set_ylabel("attention on the label-determining token")
 label_ends(ax)
@@ -229,7 +308,7 @@ label_ends(ax)
 # %%
 from sameloss.studies.decision_lists.statements import uniform_bound
 
-bound = uniform_bound(settings)
+bound = uniform_bound(shape)
 excess = 100 * (first.length * first.attention - 1)
 error = f" ± {100 * bound.standard_error:.1g}" if bound.standard_error > 1e-6 else ""
 say(
@@ -253,7 +332,7 @@ say(
 sweep = tables.perfect[tables.perfect.family.str.startswith("critical")]
 times = sweep.pivot(index="words", columns="family", values="natural")
 above = times["critical +0.5"].dropna()
-words, below = above.index[-1], times["critical -0.5"].fillna(settings.horizon)
+words, below = above.index[-1], times["critical -0.5"].fillna(page.horizon)
 finding(
     f"At L = {words}, training takes at least {below[words] // above[words]:,.0f} times as long half a unit below "
     "the critical read-out as half a unit above it."
@@ -273,7 +352,7 @@ ax.minorticks_off()
 # %%
 say(
     f"In the figure sequences have $L/8$ tokens and lists have four. For the task of this page $c^*$ is {exact.critical_readout:.2f}, beside "
-    f"$\\log 2L$ = {np.log(2 * settings.vocabulary):.2f} and the theorem's {in_tex(first.readout)}."
+    f"$\\log 2L$ = {np.log(2 * shape.words):.2f} and the theorem's {in_tex(first.readout)}."
 )
 
 # %% [markdown]
@@ -289,13 +368,14 @@ from matplotlib import colormaps
 from sameloss.studies.decision_lists.statements import sampled_step
 from sameloss.studies.decision_lists.theory import exact_step, recall
 
-few, many = (sampled_step(settings, count) for count in (25, 1000))
+task = shape.build()
+few, many = (sampled_step(shape, count) for count in (25, 1000))
 finding(
     f"After one step, V is largest at the right label for {100 * recall(task, few):.0f} % of tokens on 25 sequences, "
     f"and for {100 * recall(task, many):.0f} % on 1,000."
 )
-exactly = exact_step(task, settings.length, float(task.words**2))
-steps_on_v = {"exactly": exactly, "25 sequences": few, "1,000 sequences": many}
+in_closed_form = exact_step(task, shape.length, float(task.words**2))
+steps_on_v = {"exactly": in_closed_form, "25 sequences": few, "1,000 sequences": many}
 for (title, matrix), ax in zip(steps_on_v.items(), panels(3, width=4.2), strict=True):
     few_colours = colormaps["Blues"].resampled(6)  # so that an image of noise is a small file
     image = ax.imshow(matrix[:60, :60], cmap=few_colours, vmin=0, interpolation="nearest")
@@ -322,10 +402,10 @@ finding(
     f"from scratch, W and V together reach {ends.mean():.0f} % accuracy."
 )
 left, right = panels(2, width=4.5)
-flow, end = tables.events(settings.readout), (tables.alone.rate * tables.alone.step).max()
-accuracy = np.append(flow.accuracy, flow.accuracy.iloc[-1])
+followed, end = tables.events(page.readout), (tables.alone.rate * tables.alone.step).max()
+accuracy = np.append(followed.accuracy, followed.accuracy.iloc[-1])
 left.step(
-    [*flow.natural, flow.natural.max() + end], 100 * accuracy, where="post", color="0.2", label="exact flow"
+    [*followed.natural, followed.natural.max() + end], 100 * accuracy, where="post", color="0.2", label="exact flow"
 )
 for at, (rate, runs) in enumerate(tables.alone.groupby("rate")):
     by_seed = 100 * runs.pivot(index="step", columns="seed", values="accuracy")
@@ -345,9 +425,9 @@ times = ", ".join(
     f"{row.value:.2f} ({row.low:.2f} to {row.high:.2f}) at η = {row.rate:g}" for row in alone.itertuples()
 )
 say(
-    f"At $c$ = {settings.readout:g}, SGD on $W$ has the scores of half of the columns in the order of the list after this multiple of the exact flow's time: {times}, "
+    f"At $c$ = {page.readout:g}, SGD on $W$ has the scores of half of the columns in the order of the list after this multiple of the exact flow's time: {times}, "
     "with 95 % intervals over seeds. "
-    f"Trained together for {settings.steps:,} steps, $W$ and $V$ end with a mean read-out of {last.readout.mean():.1f}, and with {last.attention.mean():.2f} of "
+    f"Trained together for {page.steps:,} steps, $W$ and $V$ end with a mean read-out of {last.readout.mean():.1f}, and with {last.attention.mean():.2f} of "
     "the attention on the label-determining token."
 )
 
@@ -361,9 +441,9 @@ say(
     f"Scores grow in phases, and in the regime of Theorem 4.3 training takes {first.steps:,.0f} steps where the theorem allows "
     f"{in_tex(first.promised)}. Attention barely moves there: when every label is right, the label-determining token gets {excess:.2g} % more "
     f"than uniform attention, and the read-out does the rest. "
-    f"From scratch both matrices reach {ends.mean():.1f} % in {settings.steps:,} steps, the last that are tested, "
+    f"From scratch both matrices reach {ends.mean():.1f} % in {page.steps:,} steps, the last that are tested, "
     f"with {last.attention.mean():.2f} of the attention on that token. "
-    f"Flows and the theorem's steps are computed without sampling; SGD has {settings.seeds} seeds. "
+    f"Flows and the theorem's steps are computed without sampling; SGD has {page.seeds} seeds. "
     f"The statements, by verdict: {counts}."
 )
 

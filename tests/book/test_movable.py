@@ -14,7 +14,7 @@ from small_growth import SMALL
 from sameloss.book.movable import Panel, movable_accuracy, movable_growth, movable_landscape, movable_lists
 from sameloss.statistics.equal_kl import common_kl, weights_at
 from sameloss.statistics.prediction import mean_correlation, rank_correlation
-from sameloss.studies.decision_lists.experiment import PRESETS
+from sameloss.studies.decision_lists.experiment import TaskShape
 from sameloss.studies.decision_lists.statements import Tables
 from sameloss.studies.decision_lists.theory import order_of
 from sameloss.studies.growing.claims import Grown
@@ -272,13 +272,13 @@ def test_a_rate_that_is_too_large_is_named(tmp_path):
 # The figure of decision lists that a reader moves, operated in a browser: its numbers are the library's.
 
 
-LISTS = PRESETS["smoke"]
+LISTS = TaskShape(12, 3, 3)
 
 
 @pytest.fixture(scope="module")
 def tables():
     """Curves of scores that mean nothing, at two read-outs."""
-    rng, column = np.random.default_rng(0), LISTS.task.column(1.0)
+    rng, column = np.random.default_rng(0), LISTS.column(1.0)
     rows = []
     for name, size in (("theorem", 1e-6), ("30", 2.0)):
         for time in (1.0, 10.0, 100.0):
@@ -293,11 +293,11 @@ def tables():
                 }
             )
     nothing = {field.name: pd.DataFrame() for field in fields(Tables)}
-    return Tables(**{**nothing, "settings": LISTS, "curves": pd.DataFrame(rows)})
+    return Tables(**{**nothing, "task": LISTS, "small": LISTS, "readout": 30.0, "curves": pd.DataFrame(rows)})
 
 
 def test_scores_patterns_and_orders_travel(tables):
-    given, column = carried(movable_lists(tables)), LISTS.task.column(1.0)
+    given, column = carried(movable_lists(tables)), LISTS.column(1.0)
     assert given["counts"] == column.counts.tolist()
     assert sum(given["masses"]) == pytest.approx(1, abs=1e-4)
     own = tables.curves[tables.curves["name"] == "theorem"]
@@ -320,13 +320,13 @@ def test_numbers_follow_the_read_out_and_the_time(tables, tmp_path, readout, at)
     assert told["accuracy"] == f"{100 * row.accuracy:.1f} %"
     assert float(told["mean attention on the deciding token"]) == pytest.approx(row.attention, abs=6e-5)
     assert told["uniform attention would pay"] == "0.3333"
-    patterns = len(LISTS.task.column(1.0).counts)
+    patterns = len(LISTS.column(1.0).counts)
     heights = [
         float(height)
         for height in re.findall(r'<rect x="[^"]*" y="[^"]*" width="[^"]*" height="([^"]*)"', dom)
     ]
     bars = np.array(heights[3:]).reshape(patterns, 3)  # the first three are the legend's
     np.testing.assert_allclose(bars.sum(1), bars[0].sum(), rtol=1e-4)
-    attention = LISTS.task.column(1.0).attention(scores)
-    decides = np.take_along_axis(attention, LISTS.task.column(1.0).deciding[:, None], 1)[:, 0]
+    attention = LISTS.column(1.0).attention(scores)
+    decides = np.take_along_axis(attention, LISTS.column(1.0).deciding[:, None], 1)[:, 0]
     np.testing.assert_allclose(bars[:, 0] / bars.sum(1), decides, rtol=1e-4)

@@ -85,15 +85,22 @@ class Chapter(Page[Config]):
         names = list(grid) or list(signature(run_of).parameters)
         described = [dict(zip(names, point, strict=True)) for point in combined]
         runs = [run_of(**{name: value for name, (_, value) in point.items()}) for point in described]
-        self.swept += runs
+        results = self.compute(*runs)
         if self.listing:
             return None
+        columns = [{name: label for name, (label, _) in point.items()} for point in described]
+        return _joined(results, columns)
+
+    def compute(self, *runs: Run) -> list[Any]:
+        """Compute runs in parallel, and return their results; see `sweep`."""
+        self.swept += runs
+        if self.listing:
+            return [None] * len(runs)
         cost = announce(self, runs)
         if self.on_its_own:
             print(cost)
-        compute_all(self.store, runs, self.config.workers)
-        columns = [{name: label for name, (label, _) in point.items()} for point in described]
-        return _joined([self.store.get(run) for run in runs], columns)
+        compute_all(self.store, list(runs), self.config.workers)
+        return list(map(self.store.get, runs))
 
     def runs(self) -> list[Run]:
         return self.swept

@@ -143,7 +143,7 @@ def movable_landscape(run: Landscape) -> HTML:
 
 def movable_lists(tables: Tables) -> HTML:
     """Attention of one token along the exact flow, by kind of sequence and read-out."""
-    column = tables.settings.task.column(1.0)
+    column = tables.task.column(1.0)
     data = {
         "rules": column.rules,
         "length": column.length,

@@ -1,11 +1,10 @@
 """Fixtures of this study: a small task, all its sets, and the page at the smoke preset."""
 
-from dataclasses import replace
-
 import pytest
 
+from sameloss.book.cells import opened
 from sameloss.store.pool import compute_all
-from sameloss.studies.decision_lists.pages import STUDY
+from sameloss.store.store import Store
 from sameloss.studies.decision_lists.theory import cyclic_lists, uniform_sets
 
 WORDS, LENGTH, RULES = 8, 4, 3
@@ -26,9 +25,7 @@ def sets():
 @pytest.fixture(scope="session")
 def page(shared):
     """The page at the smoke preset, computed once."""
-    artifacts = str(shared / "decision_lists")
-    page = STUDY.open("ii4_decision_lists", {"preset": "smoke", "artifacts": artifacts})
-    page.config = replace(page.config, cases=10)
+    page = opened("ii4_decision_lists", {"preset": "smoke"}, Store(shared / "decision_lists"))
     compute_all(page.store, page.runs(), 1)  # elsewhere, where nothing checks the types of every call
     return page
 

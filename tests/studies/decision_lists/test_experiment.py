@@ -1,17 +1,16 @@
 """Presets and parameters, stored runs, training, and the page."""
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from cells import definitions
 
+from sameloss.book.cells import NOWHERE, opened
 from sameloss.errors import NonFiniteLoss, ParameterError
 from sameloss.store.store import Store
 from sameloss.studies.decision_lists.experiment import (
-    MOST_STEPS,
-    PRESETS,
+    FIRST_SEED,
     THEOREM,
     Steps,
     TaskShape,
@@ -19,7 +18,6 @@ from sameloss.studies.decision_lists.experiment import (
     list_proofs,
     sgd,
 )
-from sameloss.studies.decision_lists.pages import STUDY
 from sameloss.studies.decision_lists.statements import STATEMENTS
 from sameloss.studies.decision_lists.theory import Column, cyclic_lists, flow, uniform_sets
 from sameloss.studies.parameters import PRESETS as NAMES
@@ -27,33 +25,40 @@ from sameloss.studies.parameters import PRESETS as NAMES
 # Presets and parameters.
 
 
+CHAPTER = definitions("ii4_decision_lists")
+
+
 def lists(**given):
-    return STUDY.open("ii4_decision_lists", {"preset": "laptop", **given}).config
+    return opened("ii4_decision_lists", {"preset": "laptop", **given}, NOWHERE)
 
 
 def test_every_preset_is_there():
-    assert list(PRESETS) == list(NAMES)
-    assert PRESETS["laptop"].task == TaskShape(200, 25, 4)
+    assert list(lists().presets) == list(NAMES)
+    assert TaskShape(lists().vocabulary, lists().length, lists().list_length) == TaskShape(200, 25, 4)
 
 
 def test_seeds_are_not_those_of_the_pilot():
-    for preset in PRESETS.values():
-        assert not set(preset.all_seeds) & {*range(6), 99, 999}
+    for preset in NAMES:
+        seeds = range(FIRST_SEED, FIRST_SEED + lists(preset=preset).seeds)
+        assert not set(seeds) & {*range(6), 99, 999}
 
 
 def test_other_rates_take_as_long():
-    settings = PRESETS["laptop"]
-    assert settings.exact_time == pytest.approx(1893, rel=1e-3)
-    slow, fast = settings.steps_at(1.425), settings.steps_at(7.125)
+    column = TaskShape(200, 25, 4).column(30.0)
+    exact = flow(column, 1e6)
+    time = exact.natural(exact.perfect)
+    assert time == pytest.approx(1893, rel=1e-3)
+    slow, fast = (CHAPTER.alone(column, rate, None, 20) for rate in (1.425, 7.125))
     assert (slow.rate, fast.rate) == (2.0, 10.0)
-    assert slow.steps == round(1.7 * settings.exact_time / 2)
+    assert slow.steps == round(1.7 * time / 2)
     assert slow.steps / fast.steps == pytest.approx(5, rel=0.01)
 
 
 def test_sgd_ends_where_the_exact_flow_does_not():
     for readout in (4.0, 5.0):
-        assert lists(readout=readout).steps_at(1.5).steps == MOST_STEPS
-    assert lists(readout=8.0).steps_at(1.5).steps < MOST_STEPS
+        column = TaskShape(200, 25, 4).column(readout)
+        assert CHAPTER.alone(column, 1.5, None, 20).steps == CHAPTER.MOST_STEPS
+    assert CHAPTER.alone(TaskShape(200, 25, 4).column(8.0), 1.5, None, 20).steps < CHAPTER.MOST_STEPS
 
 
 def test_the_theorems_read_out():
@@ -61,10 +66,10 @@ def test_the_theorems_read_out():
 
 
 def test_a_readers_read_out_is_followed_and_drawn():
-    config = lists(readout=8.0)
-    assert config.readout == 8
-    assert config.shown[0] == 8
-    assert lists().readouts == PRESETS["laptop"].readouts
+    flows, curves, *_ = lists(readout=8.0).runs()
+    assert curves.readouts[0] == 8
+    assert 8 in flows.readouts
+    assert 8 not in lists().runs()[0].readouts
 
 
 @pytest.mark.parametrize(
@@ -98,13 +103,13 @@ def test_every_family_is_followed(page, tables):
     families = set(tables.flows.family)
     assert families == {"readout", "critical -0.5", "critical +0", "critical +0.5"}
     readouts = tables.flows[tables.flows.family == "readout"].readout
-    followed = sorted({*page.config.readouts, page.config.task.theorem_column.readout})
+    followed = sorted({*page.readouts, tables.task.theorem_column.readout})
     assert sorted(readouts.unique()) == pytest.approx(followed)
 
 
 def test_events_are_those_of_the_flow(page, tables):
     rows = tables.flows[(tables.flows.family == "readout") & (tables.flows.readout == 30)]
-    exact = flow(page.config.task.column(30.0), 1e6)
+    exact = flow(tables.task.column(30.0), 1e6)
     assert rows.order.tolist() == [event.order for event in exact.events]
     np.testing.assert_allclose(rows.time, [event.time for event in exact.events])
     np.testing.assert_allclose(rows.natural, rows.time * (3 / 30) ** 2)
@@ -223,10 +228,11 @@ def test_a_rate_that_is_too_large_is_named():
 
 
 def keys(**given):
-    """Keys of a page's runs, by frame."""
-    page = STUDY.open("ii4_decision_lists", {"preset": "smoke", **given})
-    named = [(name, run.key) for name, run, _ in page.labelled()]
-    return {name: {key for other, key in named if other == name} for name, _ in named}
+    """Keys of a page's runs, by kind and read-out."""
+    found = {}
+    for run in lists(preset="smoke", **given).runs():
+        found.setdefault((run.kind, getattr(run, "readout", 0) is None), set()).add(run.key)
+    return found
 
 
 def test_runs_have_their_own_keys_and_are_all_that_is_read(page, tables):
@@ -236,19 +242,21 @@ def test_runs_have_their_own_keys_and_are_all_that_is_read(page, tables):
 
 
 def test_equal_runs_have_equal_bits(page, tmp_path):
-    again, seed = replace(page, store=Store(tmp_path)), {"seed": page.config.all_seeds[1]}
-    for name, run, labels in again.labelled():
-        if name in ("alone", "both") and seed.items() <= labels.items():
-            pd.testing.assert_frame_equal(again.store.get(run), page.store.get(run), rtol=1e-12)
+    store = Store(tmp_path)
+    for run in page.runs():
+        if run.kind == "ListSGD" and run.seed == FIRST_SEED + 1:
+            store.compute(run)
+            pd.testing.assert_frame_equal(store.get(run), page.store.get(run), rtol=1e-12)
 
 
 def test_a_parameter_changes_what_it_is_about():
-    first = keys()
+    first, alone, both = keys(), ("ListSGD", False), ("ListSGD", True)
     changed = lambda **given: {name for name, now in keys(**given).items() if now != first[name]}  # noqa: E731
-    assert changed(steps=50) == {"both"}
-    assert changed(readout=20) == {"flows", "curves", "alone"}
-    assert changed(seeds=3) == {"alone", "both"}
-    assert {"flows", "curves", "descents", "alone", "both"} <= changed(vocabulary=16)
+    flows, curves, descents = (("ListFlows", False), ("ListCurves", False), ("ListDescents", False))
+    assert changed(steps=50) == {both}
+    assert changed(readout=20) == {flows, curves, alone}
+    assert changed(seeds=3) == {alone, both}
+    assert {flows, curves, descents, alone, both} <= changed(vocabulary=16)
 
 
 def test_the_statements_are_judged_from_its_runs(page):

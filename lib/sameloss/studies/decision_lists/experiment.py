@@ -1,8 +1,8 @@
-"""Presets, and stored runs: flows, SGD, steps of the proofs."""
+"""Stored runs: flows, SGD, steps of the proofs."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import product
 from math import log
 from typing import Any
@@ -19,11 +19,7 @@ from sameloss.seeds import generator_for, stream_seed
 from sameloss.store.store import Report
 from sameloss.studies.decision_lists import proofs, theory
 from sameloss.studies.decision_lists.theory import Column, DecisionLists, Matrix, Sequences, flow
-from sameloss.studies.parameters import MOST_SEEDS, Config, param
 
-# Which task, which read-outs, and how much is swept, drawn and trained.
-
-MOST_STEPS = 4000  # of SGD, where the exact flow takes longer or never ends
 FIRST_SEED = 100  # of all random numbers; the pilot's were 0 to 5, 99 and 999
 THEOREM = "theorem"  # name of the read-out of Theorem 4.3
 
@@ -58,123 +54,19 @@ class Steps:
     looks: int  # evaluations at equal distances, after one before training
 
 
-@dataclass(frozen=True)
-class ListConfig(Config):
-    """A preset, and what a reader can change in it."""
+def require_phases(task: TaskShape) -> None:
+    """Require scores that get into the order of the list only in the course of training.
 
-    vocabulary: int = param("tokens, L; None: the preset's", 200, most=3200, example="100")
-    length: int = param("of sequences, n; None: the preset's", 25, most=3200)
-    list_length: int = param("tokens of every list, m; None: the preset's", 4, least=2, most=8)
-    readout: float = param(
-        "c of SGD on W alone, and of one more flow; None: the preset's",
-        30.0,
-        kind=float,
-        least=0.01,
-        example="8",
-    )
-    steps: int = param("of SGD on both matrices; None: the preset's", 1500)
-    batch: int | None = param("sequences a step of SGD; None: the preset's", most=100_000)
-    seeds: int = param("of SGD; None: the preset's", 10, least=2, most=MOST_SEEDS)
-    readouts: tuple[float, ...] = (1e5, 1e3, 100.0, 30.0, 10.0, 7.0, 5.0)  # beside the theorem's
-    compared: tuple[float, ...] = (30.0, 10.0, 7.0, 5.0)  # in figures, beside the theorem's
-    critical_words: tuple[int, ...] = (40, 100, 200, 400, 1000)  # L of flows around c*, with n = L/8
-    horizon: float = 1e12  # unscaled time of flows around c*
-    cases: int = 400  # random ones of each kind, for the steps of the proofs
-    small: TaskShape = TaskShape(12, 3, 3)  # small enough to enumerate all sets
-    rates: tuple[float, ...] = (1.5, 7.0, 20.0)  # of SGD on W alone, times the bound on the curvature
-    alone_looks: int = 50
-    both_lr: float = 100.0
-    both_batch: int = 64
-    both_looks: int = 50
-    looked: int = 400  # held-out sequences of every evaluation
+    Raises:
+        ParameterError: for impossible sequences or lists, or if one step already gives the right order.
 
-    @property
-    def task(self) -> TaskShape:
-        return TaskShape(self.vocabulary, self.length, self.list_length)
-
-    @property
-    def shown(self) -> tuple[float, ...]:
-        """Read-outs whose flows are drawn, that of SGD first."""
-        return tuple(dict.fromkeys((self.readout, *self.compared)))
-
-    @property
-    def both(self) -> Steps:
-        """SGD on both matrices."""
-        return Steps(self.both_lr, self.batch or self.both_batch, self.steps, self.both_looks)
-
-    @property
-    def all_seeds(self) -> range:
-        return range(FIRST_SEED, FIRST_SEED + self.seeds)
-
-    def resolve(self, values: Mapping[str, Any]) -> Any:
-        """Apply a reader's parameters.
-
-        Raises:
-            ParameterError: for impossible sequences or lists, or if one step already gives the right order.
-
-        """
-        config = super().resolve(values)
-        first_step = -config.task.column(1.0).gradient(np.zeros(config.list_length + 1))
-        if theory.order_of(first_step) == theory.order_of(-np.arange(config.list_length + 1.0)):
-            raise ParameterError(
-                f"With n = {config.length} of L = {config.vocabulary} tokens the order is right after a step "
-                "of any size, so there is nothing to follow; choose shorter sequences."
-            )
-        return config
-
-    @cached_property
-    def exact_time(self) -> float:
-        """Time to perfection of the exact flow at SGD's read-out; NaN: not in scaled time 1e6."""
-        exact = flow(self.task.column(self.readout), 1e6)
-        return exact.natural(exact.perfect)
-
-    def steps_at(self, rate: float) -> Steps:
-        """SGD on W alone, for longer than the exact flow takes.
-
-        Args:
-            rate: times the bound on the curvature; up to 2, descent on the population loss is monotone.
-
-        """
-        rounded = float(f"{rate / self.task.column(self.readout).curvature_bound:.3g}")
-        wanted = 1.7 * self.exact_time / rounded
-        steps = round(wanted) if wanted < MOST_STEPS else MOST_STEPS  # also where it is NaN
-        return Steps(rounded, self.batch or 64, max(self.alone_looks, steps), self.alone_looks)
-
-
-# Longer, wider; the exact side needs no GPU.
-_GPU = ListConfig(
-    "gpu",
-    both_batch=256,
-    steps=10_000,
-    both_looks=100,
-)
-
-PRESETS = {
-    "smoke": ListConfig(
-        "smoke",
-        vocabulary=12,
-        length=3,
-        list_length=3,
-        readouts=(1e5, 30.0, 10.0),
-        compared=(30.0, 10.0),
-        critical_words=(40,),
-        horizon=1e6,
-        cases=8,
-        small=TaskShape(9, 3, 3),
-        rates=(0.3,),
-        alone_looks=20,
-        both_lr=5.0,
-        steps=40,
-        both_looks=20,
-        looked=500,
-        seeds=2,
-    ),
-    # Fewer seeds, steps and evaluations.
-    "laptop": ListConfig("laptop", cases=200, alone_looks=20, steps=2000, both_looks=20, seeds=3),
-    "laptop-long": ListConfig("laptop-long"),
-    "gpu": _GPU,
-    "paper": replace(_GPU, name="paper"),
-}
+    """
+    first_step = -task.column(1.0).gradient(np.zeros(task.rules + 1))
+    if theory.order_of(first_step) == theory.order_of(-np.arange(task.rules + 1.0)):
+        raise ParameterError(
+            f"With n = {task.length} of L = {task.words} tokens the order is right after a step "
+            "of any size, so there is nothing to follow; choose shorter sequences."
+        )
 
 
 # Exact runs: flows, and gradient descent as in the theorems.

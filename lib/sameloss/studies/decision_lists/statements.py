@@ -14,7 +14,7 @@ import torch
 from sameloss.seeds import generator_for
 from sameloss.statistics.intervals import Estimate, seed_interval
 from sameloss.studies.decision_lists import theory
-from sameloss.studies.decision_lists.experiment import FIRST_SEED, ListConfig
+from sameloss.studies.decision_lists.experiment import FIRST_SEED, TaskShape
 from sameloss.studies.decision_lists.proofs import sketch_slope, train_both
 from sameloss.studies.statement import Check, Statement, at_most, check_table, none_above
 
@@ -84,7 +84,9 @@ STATEMENTS = {
 class Tables:
     """Results of the page's runs, one frame per kind of run."""
 
-    settings: ListConfig
+    task: TaskShape
+    small: TaskShape  # small enough to enumerate all sets
+    readout: float  # of SGD on W alone
     flows: pd.DataFrame
     curves: pd.DataFrame
     descents: pd.DataFrame
@@ -125,7 +127,7 @@ def crossing(x: pd.Series, y: pd.Series, level: float) -> float:
 
 def sgd_table(tables: Tables) -> pd.DataFrame:
     """SGD's time to order half of all columns over the exact flow's, by rate, with intervals over seeds."""
-    exact, rows = tables.events(tables.settings.readout), []
+    exact, rows = tables.events(tables.readout), []
     exact_time = float(exact[exact.accuracy == 1].natural.min())
     for rate, runs in tables.alone.groupby("rate"):
         times = [crossing(run.step * rate, run.ordered, 0.5) for _, run in runs.groupby("seed")]
@@ -133,18 +135,18 @@ def sgd_table(tables: Tables) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def uniform_bound(settings: ListConfig) -> Estimate:
+def uniform_bound(shape: TaskShape) -> Estimate:
     """Upper bound on the accuracy of uniform attention, over 20,000 drawn sequences."""
-    task, draws = settings.task.build(), generator_for("lists bound", 0)
-    sequences = theory.draw_sequences(task.words, settings.length, 20_000, draws)
+    task, draws = shape.build(), generator_for("lists bound", 0)
+    sequences = theory.draw_sequences(task.words, shape.length, 20_000, draws)
     bounds = [theory.uniform_attention_bound(task, part) for part in sequences.split(1000)]
     return Estimate.of(torch.cat(bounds).double())
 
 
-def sampled_step(settings: ListConfig, count: int) -> theory.Matrix:
+def sampled_step(shape: TaskShape, count: int) -> theory.Matrix:
     """V after Figure 4.1's step, at the rate L², on a number of drawn sequences."""
-    task, draws = settings.task.build(), generator_for("lists shown step", count)
-    return theory.sampled_step(task, settings.length, float(task.words**2), count, draws)
+    task, draws = shape.build(), generator_for("lists shown step", count)
+    return theory.sampled_step(task, shape.length, float(task.words**2), count, draws)
 
 
 # The checks.
@@ -189,7 +191,7 @@ def _proofs(tables: Tables) -> Iterator[Check]:
 
 
 def _constants(tables: Tables) -> Iterator[Check]:
-    task, column = tables.settings.task, tables.settings.task.theorem_column
+    task, column = tables.task, tables.task.theorem_column
     ordered = -np.arange(task.rules + 1.0)
     yield Check("order", "accuracy of scores in the order of the list", column.accuracy(ordered), 1.0, 0.0)
     first_loss = task.words * column.loss(0 * ordered)
@@ -219,7 +221,7 @@ def _theorem_43(tables: Tables) -> Iterator[Check]:
 
 
 def _theorem_44(tables: Tables) -> Iterator[Check]:
-    small, task = tables.settings.small, tables.settings.small.build()
+    small, task = tables.small, tables.small.build()
     sets = theory.uniform_sets(small.words, small.length)
     time = 5e-4
     found = train_both(task, sets, 1.0, time, generator_for("lists noise", FIRST_SEED))
@@ -229,7 +231,7 @@ def _theorem_44(tables: Tables) -> Iterator[Check]:
 
 
 def _figure(tables: Tables) -> Iterator[Check]:
-    task = tables.settings.task
+    task = tables.task
     lists, words, target = task.build(), task.words, task.words / task.length - 1
     printed = 200 - len({label % 201 for label in range(21, 221)} - {0})
     yield Check("lists", "L = 200, modulo L + 1: labels that no token has", float(printed), 0.0, 0.0)
@@ -240,13 +242,13 @@ def _figure(tables: Tables) -> Iterator[Check]:
     yield Check("figure-diagonal", "largest distance from L/n − 1 at (π(k), k), exact", float(off), 0.0, 1e-9)
     recall = theory.recall(lists, exact)
     yield Check("figure", "tokens whose column is largest at π, exact", recall, 1.0, 0.0)
-    sampled = sampled_step(tables.settings, FIGURE_SEQUENCES)
+    sampled = sampled_step(tables.task, FIGURE_SEQUENCES)
     text, recall = f"the same on {FIGURE_SEQUENCES:,} sequences", theory.recall(lists, sampled)
     yield Check("figure", text, recall, 1.0, 0.01)
 
 
 def _attention(tables: Tables) -> Iterator[Check]:
-    bound, first = uniform_bound(tables.settings), tables.everywhere.iloc[0]
+    bound, first = uniform_bound(tables.task), tables.everywhere.iloc[0]
     text = f"largest accuracy of uniform attention, ± {bound.standard_error:.1g}"
     yield at_most("crucial", text, bound.mean, 0.95)
     text = "n times the attention on the deciding token, at perfection, less 1"
@@ -255,7 +257,7 @@ def _attention(tables: Tables) -> Iterator[Check]:
 
 
 def _sgd(tables: Tables) -> Iterator[Check]:
-    column, both = tables.settings.task.column(tables.settings.readout), tables.both
+    column, both = tables.task.column(tables.readout), tables.both
     for row in sgd_table(tables).itertuples():
         if row.rate * column.curvature_bound <= STABLE:
             text = f"time to half of the columns over the exact one, η = {row.rate:g}"
