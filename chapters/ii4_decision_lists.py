@@ -135,6 +135,8 @@ LONG = {
     "rates": (1.5, 7.0, 20.0),  # of SGD on W alone, times the bound on the curvature
     "alone_looks": 50, "both_lr": 100.0, "both_batch": 64, "both_looks": 50, "looked": 400,
 }  # fmt: skip
+
+# %% tags=["experiment", "hide-input"]
 LAPTOP = LONG | {"cases": 200, "alone_looks": 20, "steps": 2000, "both_looks": 20, "seeds": 3}
 SMOKE = LONG | {
     "vocabulary": 12, "length": 3, "list_length": 3, "readouts": (1e5, 30.0, 10.0), "compared": (30.0, 10.0),
@@ -174,6 +176,7 @@ def alone(column, rate, batch, looks):
     return Steps(rounded, batch or 64, max(looks, steps), looks)
 
 
+# %% tags=["experiment"]
 shape = TaskShape(page.vocabulary, page.length, page.list_length)
 require_phases(shape)
 drawn = tuple(dict.fromkeys((page.readout, *page.compared)))  # in figures, that of SGD first

@@ -29,13 +29,12 @@ NAMES = (
     "manifold_flow",
     "dyck",
     "growing",
-    "decision_lists",
     "local_signal",
     "local_signal_images",
 )
 
 
-IN_CELLS = ("ii2_stability",)
+IN_CELLS = ("ii2_stability", "ii4_decision_lists")
 """Chapters whose experiment stands in their cells."""
 
 

@@ -8,6 +8,7 @@ import pytest
 from cells import definitions
 
 from sameloss.studies.decision_lists import statements
+from sameloss.studies.decision_lists.experiment import TaskShape
 from sameloss.studies.decision_lists.statements import STATEMENTS, checks
 from sameloss.studies.statement import Judgement, judge_checks, statement_table
 
@@ -78,12 +79,12 @@ def test_a_level_is_reached_between_two_points():
     assert np.isnan(statements.crossing(x, y, 0.8))
 
 
-def test_the_bound_of_uniform_attention(page):
+def test_the_bound_of_uniform_attention(tables):
     """Beside the mean over all sets, and the pilot's at the printed setting."""
-    small = statements.uniform_bound(page.config)
+    small = statements.uniform_bound(tables.task)
     assert small.mean == pytest.approx(0.60606, abs=4 * small.standard_error)
     assert small.standard_error < 0.002
-    drawn = statements.uniform_bound(replace(page.config, vocabulary=200, length=25, list_length=4))
+    drawn = statements.uniform_bound(TaskShape(200, 25, 4))
     assert drawn.mean == pytest.approx(0.08, abs=1e-3)
 
 
