@@ -406,14 +406,8 @@ finding(
 )
 left, right = panels(2, width=4.5)
 followed, end = tables.events(page.readout), (tables.alone.rate * tables.alone.step).max()
-accuracy = np.append(followed.accuracy, followed.accuracy.iloc[-1])
-left.step(
-    [*followed.natural, followed.natural.max() + end],
-    100 * accuracy,
-    where="post",
-    color="0.2",
-    label="exact flow",
-)
+times, accuracy = [*followed.natural, followed.natural.max() + end], 100 * followed.accuracy
+left.step(times, [*accuracy, accuracy.iloc[-1]], where="post", color="0.2", label="exact flow")
 for at, (rate, runs) in enumerate(tables.alone.groupby("rate")):
     by_seed = 100 * runs.pivot(index="step", columns="seed", values="accuracy")
     lines = left.plot(rate * by_seed.index, by_seed, lw=1, alpha=0.6, color=f"C{at}")
