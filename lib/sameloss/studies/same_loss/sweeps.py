@@ -132,10 +132,7 @@ def baselines(draw: int) -> Run:
 
 
 ADDED: dict[tuple[int, str], tuple[int, ...]] = {
-    **dict.fromkeys(
-        [(17, "d96, rate 0.005"), (18, "d96, rate 0.005"), (24, "d96, rate 0.005"), (25, "d96, rate 0.005")],
-        (884,),
-    ),
+    **{(draw, "d96, rate 0.005"): (884,) for draw in (17, 18, 24, 25, 35, 37, 39)},
     (19, "d96, rate 0.005"): (1479,),
 }
 """Lengths that `too_short` has added, by draw and arm."""
