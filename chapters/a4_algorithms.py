@@ -108,7 +108,7 @@ render(pd.Series(summaries, name="what it changes").rename_axis("algorithm").res
 # ## The same loss? (Table 1)
 #
 # One size is trained with AdamW and against the downstream tasks, from the same weights, on the same sentences, for the same
-# number of steps. As in [2 Existence](02_existence.ipynb), complete training runs of several lengths give each algorithm accuracies over a range
+# number of steps. As in [2b Existence](02_existence.ipynb), complete training runs of several lengths give each algorithm accuracies over a range
 # of KLs, and two algorithms are compared at the smallest KL that both reach. The sweep over $\lambda$ shows the trade-off: a
 # stronger adversary increases the loss. The verdict is about the strongest one whose final KL is at most twice AdamW's, a
 # rule that depends on the loss alone. The paper predicts that the adversary's models are less accurate and sharper.
@@ -200,7 +200,7 @@ say(tables.conclusion(answers, tables.PAGES["a4_algorithms"]))
 # %% [markdown]
 # ## Comparison with the paper
 #
-# The main comparisons, by the rules of [2 Existence](02_existence.ipynb):
+# The main comparisons, by the rules of [2b Existence](02_existence.ipynb):
 
 # %%
 render(tables.answer_table(answers, tables.PAGES["a4_algorithms"]))

@@ -129,8 +129,8 @@ say(tables.predictors_in_words(measured))
 #
 # | paper | finding | here |
 # |---|---|---|
-# | [Du et al., 2024](bibliography.md) | models of equal pre-training loss perform alike downstream, whatever their size | [2 Existence](02_existence.ipynb): size at exactly equal KL |
-# | [Springer et al., 2025](bibliography.md) | more pre-training can harm fine-tuning | [2 Existence](02_existence.ipynb): steps at equal KL, and fine-tuning beside probes |
+# | [Du et al., 2024](bibliography.md) | models of equal pre-training loss perform alike downstream, whatever their size | [2b Existence](02_existence.ipynb): size at exactly equal KL |
+# | [Springer et al., 2025](bibliography.md) | more pre-training can harm fine-tuning | [2b Existence](02_existence.ipynb): steps at equal KL, and fine-tuning beside probes |
 # | [Andriushchenko et al., 2023](bibliography.md) | sharpness, adaptive or not, often does not correlate with generalisation | the table of predictors above |
 #
 # The conditionals of natural text are unknown, so its models are compared at an equal loss whose distance from the optimum

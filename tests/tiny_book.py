@@ -6,16 +6,17 @@ from pathlib import Path
 
 import nbformat
 
-PAGE = Path("chapters/02_existence.ipynb")
+PAGE = Path("chapters/02_confirmation.ipynb")
 
 SQUARE = '<svg xmlns="http://www.w3.org/2000/svg" width="8" height="8"><path d="M0 0h8v8H0z"/></svg>'
 
 FILES = {
     "_config.yml": 'title: Tiny\nonly_build_toc_files: true\nexecute: {execute_notebooks: "off"}\n',
-    "_toc.yml": "format: jb-book\nroot: intro\nparts:\n  - chapters:\n      - file: chapters/02_existence\n"
+    "_toc.yml": "format: jb-book\nroot: intro\nparts:\n  - chapters:\n"
+    "      - file: chapters/02_confirmation\n"
     "      - file: summary\n",
     "intro.md": "# Tiny\n",
-    "summary.md": "# Summary\n\n```{glue:} answer\n:doc: chapters/02_existence.ipynb\n```\n",
+    "summary.md": "# Summary\n\n```{glue:} answer\n:doc: chapters/02_confirmation.ipynb\n```\n",
     "references.bib": "",
     "README.md": "# Tiny\n",
     "_static/book.css": "",

@@ -205,10 +205,9 @@ def test_what_the_book_found_is_glued_for_the_first_page_and_for_chapters(shown)
     about = {"question": "Are larger models better?", "page": "02_existence", "language": "grammar"}
     answer = about | {"effect": "+3 points", "published": "+4.6", "direction": "supported", "size": "smaller"}
     statements = pd.DataFrame({"verdict": ["holds", "holds as corrected"]})
-    glue_findings(pd.DataFrame([answer]), "**Found.** Larger is better.", statements)
+    glue_findings(pd.DataFrame([answer]), statements)
     glued = shown["glued"]
-    assert set(glued) == {"findings-front", "conclusion", "claim-counts", "theory-counts"}
-    assert glued["conclusion"].data == "<p><strong>Found.</strong> Larger is better.</p>\n"
+    assert set(glued) == {"findings-front", "claim-counts", "theory-counts"}
     assert 'href="chapters/02_existence.html"' in glued["findings-front"].data
     assert glued["theory-counts"] == "of 2, 1 hold as printed and 1 only as corrected"
     assert glued["claim-counts"] == "supported 1"

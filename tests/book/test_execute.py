@@ -48,7 +48,7 @@ def two(book):
 
 def test_runs_are_computed_first_and_unchanged_chapters_stay(two, computed, executed, capsys):
     execute("laptop")
-    assert computed == [("laptop", ["02_existence", "b"], None)]
+    assert computed == [("laptop", ["02_confirmation", "b"], None)]
     execute("laptop")
     assert capsys.readouterr().out.count("unchanged") == 2
     assert len(executed) == len(computed) == 1
@@ -64,8 +64,8 @@ def test_what_has_changed_is_executed_again(two, computed, executed):
     execute("laptop")
     execute("smoke")
     execute("smoke", force=True, max_hours=20.0)
-    both = ["02_existence", "b"]
-    assert executed == [both, ["b"], ["02_existence"], both, both, both]
+    both = ["02_confirmation", "b"]
+    assert executed == [both, ["b"], ["02_confirmation"], both, both, both]
     assert [chapters for _, chapters, _ in computed] == executed
     assert [hours for *_, hours in computed] == [None] * 5 + [20.0]
 

@@ -92,7 +92,7 @@ def test_an_unknown_page_is_refused_with_those_there_are():
         open_page("02_existance")
     sentence = str(refused.value)
     assert sentence.startswith(
-        "No study has a page '02_existance'; pages are 01_introduction, 02_existence, "
+        "No study has a page '02_existance'; pages are 01_introduction, 02_confirmation, 02_existence, "
     )
     assert sentence.endswith(
         "e_mask_rate, ii2_stability, ii3_images, ii3_local_signal, ii3_proofs, "

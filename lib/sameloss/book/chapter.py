@@ -151,19 +151,15 @@ def finding(text: str) -> None:
     say(f"**{text}**")
 
 
-def glue_findings(answers: pd.DataFrame, conclusion: str, statements: pd.DataFrame) -> None:
-    """Glue what the front page shows: `findings-front`, `conclusion`, and counts.
+def glue_findings(answers: pd.DataFrame, statements: pd.DataFrame) -> None:
+    """Glue what the front page shows: `findings-front`, and counts.
 
     Args:
         answers: to the questions of Part I, from `same_loss.tables.findings`.
-        conclusion: from them, as Markdown.
         statements: of all studies, from `statement.statement_table`.
 
     """
-    from markdown_it import MarkdownIt  # the page on verdicts alone needs it
-
     glue("findings-front", HTML(verdict_table.findings(answers, "chapters/")), display=False)
-    glue("conclusion", HTML(MarkdownIt().render(conclusion)), display=False)
     glue("claim-counts", verdict_table.counted(answers.direction), display=False)
     holds, corrected = ((statements.verdict == word).sum() for word in (Judgement.HOLDS, Judgement.CORRECTED))
     theory = f"of {len(statements)}, {holds} hold as printed and {corrected} only as corrected"

@@ -69,7 +69,7 @@ def compute(
     compute_all(book.store, runs, book.config.workers)
 
 
-FRONT_CHAPTER, FRONT_FIGURE = Path("chapters/02_existence.ipynb"), Path("images/existence.svg")
+FRONT_CHAPTER, FRONT_FIGURE = Path("chapters/02_confirmation.ipynb"), Path("images/existence.svg")
 
 
 def adopt(*, check: bool = False) -> None:
@@ -137,7 +137,7 @@ def front_figure(notebook: nbformat.NotebookNode) -> bytes:
     for cell in notebook.cells:
         if cell.metadata.get("mystnb", {}).get("figure", {}).get("name") == "fig-existence":
             return next(o.data[SVG].encode() for o in cell.outputs if SVG in o.get("data", {}))
-    raise SystemExit("02_existence has no figure named fig-existence.")
+    raise SystemExit(f"{FRONT_CHAPTER.stem} has no figure named fig-existence.")
 
 
 def record(

@@ -183,9 +183,6 @@ def test_a_conclusion_says_what_holds_what_does_not_and_what_is_undecided():
     assert "\n- Whether more steps at equal KL make models more accurate: " in unclear
     ceiling = conclusion(answers(planted(level=98.0)), ["size"])
     assert "(not testable: the model compared with leaves " in ceiling
-    assert ", 7 % unlearnt (not testable) →" in conclusion(
-        answers(planted(level=98.0)), ["size"], linked=True
-    ).replace("\N{NO-BREAK SPACE}", " ")
     table = planted(size=3.0)
     single = conclusion(answers(table[table.replicate == table.replicate.min()]), ["size"])
     reason = r"\(not testable: one draw has no interval"
@@ -226,13 +223,6 @@ def test_a_conclusion_does_not_speak_of_other_models_or_of_what_is_not_published
     words = conclusion(pd.concat([table, other], ignore_index=True))
     assert "SAM finds less accurate" not in words
     assert "paper: " not in conclusion(table.assign(published=None, size=None, reason=None))
-
-
-def test_a_conclusion_on_the_front_page_has_links():
-    linked = conclusion(answers(planted(size=3.0)), linked=True).replace("\N{NO-BREAK SPACE}", " ")
-    assert "unlearnt → [2 Existence](chapters/02_existence.html)." in linked
-    assert "two points → [E Mask rate](chapters/e_mask_rate.html)." in linked
-    assert linked.endswith("All comparisons → [Verdicts](chapters/verdicts.html).")
 
 
 def test_titles_of_figures_follow_the_data():

@@ -394,7 +394,7 @@ APART = "one (size|regulariser|model)|main, log-odds|AdamW at|after the shortest
 """Rows that are parts of others, or of another statement than the main one."""
 
 
-def _effects(rows: pd.DataFrame, linked: bool) -> str:
+def _effects(rows: pd.DataFrame) -> str:
     """Return effects without their number of draws, under which conditions, and why they are not testable."""
     written = []
     for _, row in rows.iterrows():
@@ -403,32 +403,27 @@ def _effects(rows: pd.DataFrame, linked: bool) -> str:
         words += [row_name(row)] if row.row != "main" else []
         words += [f"{row.unlearnt:.0f} % unlearnt"] if np.isfinite(row.unlearnt) else []
         words += [conditions_in_words(row.note)] if isinstance(row.note, str) else []
-        reason = ""
-        if isinstance(row.reason, str):  # the front page's table has it in full
-            reason = " (not testable)" if linked else f" (not testable: {row.reason})"
+        reason = f" (not testable: {row.reason})" if isinstance(row.reason, str) else ""
         written.append(", ".join(words) + reason)
     return "; ".join(written)
 
 
 def _sentences(
-    rows: pd.DataFrame,
-    statements: dict[str, str],
-    linked: bool,
-    write: Callable[[pd.DataFrame, bool], str] = _effects,
+    rows: pd.DataFrame, statements: dict[str, str], write: Callable[[pd.DataFrame], str] = _effects
 ) -> list[str]:
-    """Return one sentence per question: a statement, what is written of each language, perhaps a link."""
+    """Return one sentence per question: a statement, and what is written of each language."""
     sentences = []
     for question, part in rows.groupby("question", sort=False):
-        statement, end = statements[str(question)], _link(str(question)) if linked else ""
+        statement = statements[str(question)]
         by_language = "; ".join(
-            f"on the {LANGUAGES[str(name)]} {write(of_language, linked)}"
+            f"on the {LANGUAGES[str(name)]} {write(of_language)}"
             for name, of_language in part.groupby("language", sort=False)
         )
-        sentences.append(f"{statement[0].upper()}{statement[1:]}: {by_language}{end}.")
+        sentences.append(f"{statement[0].upper()}{statement[1:]}: {by_language}.")
     return sentences
 
 
-def _counts(rows: pd.DataFrame, _: bool) -> str:
+def _counts(rows: pd.DataFrame) -> str:
     """Return how many comparisons have each direction, and the range of the estimates on either side."""
     written, unit = [], rows.unit.iloc[0]
     sign = ".2f" if unit == RATIO else "+.1f"
@@ -441,21 +436,12 @@ def _counts(rows: pd.DataFrame, _: bool) -> str:
     return ", ".join(written)
 
 
-def _link(question: str) -> str:
-    """Return an arrow and a link to the page of a question, as Markdown on one line."""
-    page = PAGE_OF[question]
-    return f" → [{page_title(page)}](chapters/{page}.html)".replace(" ", "\N{NO-BREAK SPACE}")
-
-
-def conclusion(
-    answers: pd.DataFrame, questions: Iterable[str] = tuple(STATEMENTS), linked: bool = False
-) -> str:
+def conclusion(answers: pd.DataFrame, questions: Iterable[str] = tuple(STATEMENTS)) -> str:
     """Return what holds, what does not, what is undecided and how sure that is, as Markdown.
 
     Args:
         answers: of all questions.
         questions: which are meant; those that are not judged are left out.
-        linked: whether items end in links to their pages, relative to the front page.
 
     """
     questions = [question for question in questions if question in STATEMENTS]
@@ -478,20 +464,20 @@ def conclusion(
     }
     untrained = controls[(controls.row == "untrained") & (controls.low > 0)].assign(row="main")
     items = {
-        "Holds": _sentences(main[main.direction == "supported"], STATEMENTS, linked),
-        "Does not hold": _sentences(main[main.direction == "against"], OPPOSITES, linked),
-        "Undecided": _sentences(undecided, whether, linked),
+        "Holds": _sentences(main[main.direction == "supported"], STATEMENTS),
+        "Does not hold": _sentences(main[main.direction == "against"], OPPOSITES),
+        "Undecided": _sentences(undecided, whether),
         "Other comparisons, with the range of their estimates": _sentences(
-            others[testable.transform("any")], whether, linked, _counts
+            others[testable.transform("any")], whether, _counts
         ),
         "More on size": [
             *filter(None, (controls_in_words(answers, language) for language in answers.language.unique())),
-            *_sentences(nearest, between, linked),
-            *_sentences(untrained, {"size": "even untrained, larger models are more accurate"}, linked),
+            *_sentences(nearest, between),
+            *_sentences(untrained, {"size": "even untrained, larger models are more accurate"}),
         ],
     }
     absent = [name for name in questions if name not in set(main.question)]
-    statements = "; ".join(whether[name] + (_link(name) if linked else "") for name in absent)
+    statements = "; ".join(whether[name] for name in absent)
     items["Undecided"] += [f"No models here can say: {statements}."] if absent else []
     written = ["\n- ".join([f"**{label}.**", *sentences]) for label, sentences in items.items() if sentences]
     if main.empty:
@@ -503,7 +489,6 @@ def conclusion(
         f"**How sure.** This rests on {_listed(rests)}.",
         chance_in_words(directed) if len(directed) else "",
         _without_correction(undecided),
-        "All comparisons → [Verdicts](chapters/verdicts.html)." if linked else "",
     ]
     return "\n\n".join(filter(None, [_main_claim(main), *written, " ".join(filter(None, sure))]))
 
@@ -557,17 +542,6 @@ def controls_in_words(answers: pd.DataFrame, language: str) -> str:
         + (f" ({', '.join(labels)})" if labels else "")
         + f", and {mean['untrained']:+.1f} between untrained models{tuned}."
     )
-
-
-def page_title(page: str) -> str:
-    """Return the short title of a page.
-
-    >>> page_title("02_existence"), page_title("a4_algorithms"), page_title("e_mask_rate")
-    ('2 Existence', 'A.4 Algorithms', 'E Mask rate')
-    """
-    number, _, words = page.partition("_")
-    number = number.lstrip("0") if number[0].isdigit() else ".".join(number.upper())
-    return f"{number} {words.replace('_', ' ').capitalize()}"
 
 
 def pretrained_in_words(record: pd.DataFrame) -> str:

@@ -1,0 +1,109 @@
+"""The comparison near the lowest loss, recomputed from the record without the library."""
+
+import json
+from collections import defaultdict
+from io import StringIO
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from sameloss.book.cells import opened
+from sameloss.book.pages import open_page
+from sameloss.store.record import kept_runs
+from sameloss.store.store import Store
+from sameloss.studies.same_loss.saturated import CAPACITY, LARGE, OWN, SMALL, TUNED, downstream, leads
+from sameloss.studies.same_loss.sweeps import sweep_runs
+
+RUNS = Path(__file__).parents[3] / "results" / "runs"
+READINGS = {
+    OWN: ["features"],
+    CAPACITY: ["features", "expanded to 384", "expanded"],
+    TUNED: ["fine-tuned, rate 0.001", "fine-tuned, rate 0.003"],
+}
+
+
+def recorded(kind):
+    lines = [json.loads(line) for path in (RUNS / kind).glob("*.jsonl") for line in path.open()]
+    tables = [pd.read_csv(StringIO(line["files"].get("table.csv", "value\n"))) for line in lines]
+    return [(line["key"], line["manifest"]["parameters"], t) for line, t in zip(lines, tables, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def trainings():
+    """By draw, width and steps: KL in percent of the bag of words', trace and accuracies of each training."""
+    models = {key: p for key, p, _ in recorded("Pretraining")}
+    bags = {p["labelled"]["key"]: t.set_index("quantity").value for _, p, t in recorded("LanguageBaselines")}
+    rows = defaultdict(list)
+    for _, p, t in recorded("ModelMeasurement"):
+        if p["measures"].get("finetuning_lrs") == [0.001, 0.003] and p["step"]:
+            width, draw = models[p["training"]["key"]]["shape"]["d_model"], p["labelled"]["key"]
+            one = t.set_index("quantity").value
+            accuracy = t[t.quantity == "accuracy"].set_index(["task", "reading"]).value
+            kl = np.log(100 * one["kl"] / bags[draw]["bag-of-words kl"])
+            rows[draw, width, p["step"]].append((kl, np.log(one["trace"]), accuracy))
+    return rows
+
+
+def at_three_percent(trainings, value):
+    """By draw and width, what a function of the cell's accuracies and log trace is at 3 %."""
+    curves = defaultdict(list)
+    for (draw, width, steps), runs in sorted(trainings.items(), key=lambda item: item[0][2]):
+        kls, traces, accuracies = zip(*runs, strict=True)
+        curves[draw, width].append((np.mean(kls), value(sum(accuracies) / len(runs), np.mean(traces)), steps))
+    found = {}
+    for key, curve in curves.items():
+        for (kl, v, _), (smaller, w, _) in pairwise(curve):
+            if kl >= np.log(3) >= smaller:
+                found[key] = v + (kl - np.log(3)) / (kl - smaller) * (w - v)
+    return pd.Series(found).unstack()
+
+
+def student(differences):
+    mean, half = differences.mean(), stats.t.ppf(0.975, len(differences) - 1) * stats.sem(differences)
+    return mean, mean - half, mean + half
+
+
+@pytest.mark.parametrize("question", READINGS)
+def test_the_leads_of_the_larger_model(trainings, question):
+    def best(accuracies, _):
+        return accuracies.unstack()[READINGS[question]].max(axis=1).mean()
+
+    values = at_three_percent(trainings, best)
+    verdicts = {v.question: v for v in downstream(open_page("02_confirmation").recorded("workstation")[0])}
+    assert len(values) == 16
+    assert verdicts[question].effect[:3] == pytest.approx(student(values[96] - values[24]), abs=1e-6)
+
+
+def test_the_ratio_of_traces(trainings):
+    values = at_three_percent(trainings, lambda _, trace: trace)
+    cells, _ = open_page("02_confirmation").recorded("workstation")
+    library = leads(cells, SMALL, LARGE, "log trace").lead
+    assert sorted(library) == pytest.approx(sorted(values[96] - values[24]), abs=1e-6)
+
+
+def test_the_chapter_lists_the_runs_of_the_protocol(tmp_path):
+    listed = {run.key for run in opened("02_confirmation", {"preset": "workstation"}, kept_runs()).runs()}
+    assert listed == {run.key for runs in sweep_runs("confirmation").values() for run in runs}
+    default = opened("02_confirmation", {}, Store(tmp_path)).runs()
+    assert {run.key for run in default} <= listed
+
+
+@pytest.mark.parametrize(
+    ("given", "of_a_run"),
+    [
+        ({"lr": 0.0025}, lambda run: run.training.optimisation.lr == 0.0025),
+        ({"layers": 1}, lambda run: run.training.shape.layers == 1),
+        ({"batch": 64}, lambda run: run.training.optimisation.batch == 64),
+        ({"sizes": "d48, d64"}, lambda run: run.training.shape.d_model in (48, 64)),
+        ({"steps": "70"}, lambda run: run.step in (0, 70)),
+        ({"labels": "likelihood"}, lambda run: run.labelled.downstream.label_kind == "likelihood"),
+        ({"trace_sentences": 100}, lambda run: run.measures.trace_sentences == 100),
+    ],
+)
+def test_every_argument_of_the_experiment_can_be_set(tmp_path, given, of_a_run):
+    runs = opened("02_confirmation", given, Store(tmp_path)).runs()
+    assert all(of_a_run(run) for run in runs if run.kind == "ModelMeasurement")
