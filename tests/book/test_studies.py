@@ -34,7 +34,7 @@ NAMES = (
 )
 
 
-IN_CELLS = ("ii2_stability", "ii4_decision_lists")
+IN_CELLS = ("02_confirmation", "ii2_stability", "ii4_decision_lists")
 """Chapters whose experiment stands in their cells."""
 
 
