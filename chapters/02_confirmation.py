@@ -120,6 +120,7 @@ from sameloss.studies.same_loss.experiment import language_baselines, model_meas
 from sameloss.training.loop import Optimisation
 
 SHAPES = SIZES["laptop"] | SIZES["paper"]
+kind = choose("labels", page.labels, ("posterior", "likelihood"))
 
 
 def sentences_of(draw):
@@ -128,7 +129,7 @@ def sentences_of(draw):
         replace(page.language, seed=draw),
         max(page.measures.many_labels, page.measures.train * page.measures.probe_sets),
     )
-    labelled = LabelledSampling(language, Downstream(page.tasks, page.labels, train, page.test, 1, draw))
+    labelled = LabelledSampling(language, Downstream(page.tasks, kind, train, page.test, 1, draw))
     return labelled, HeldOutConditionals(language, page.held_out, draw)
 
 
