@@ -200,6 +200,7 @@ from sameloss.studies.same_loss.saturated import CAPACITY, LARGE, OWN, PUBLISHED
 
 recorded, no_model = page.recorded("workstation")
 verdicts = {verdict.question: verdict for verdict in downstream(recorded)}
+NAMES = {OWN: "own features", CAPACITY: "equally many features", TUNED: "fine-tuning"}
 AS_MANY = {
     "yes": "so its lead is more than what random features up to 768 supply",
     "no": "so its advantage is linear readability, not more knowledge",
@@ -219,6 +220,9 @@ answer = (
     f"which is how the paper reads models (its 6.9 points over eight doublings of parameters are {PUBLISHED:.1f} over ours). Read by equally many features, "
     f"with random ones added, it leads by {points_of(CAPACITY)}, {AS_MANY.get(beyond, 'which is not reached')}; fine-tuned, by {points_of(TUNED)}."
 )
+between = [NAMES[question] for question, verdict in verdicts.items() if "by interpolation" in verdict.remarks]
+if between:
+    answer += f" The answers by {' and '.join(between)} rest on interpolating between lengths of training that enclose this KL."
 say(answer)
 
 # %% tags=["remove-cell"]
@@ -236,7 +240,6 @@ from sameloss.statistics.intervals import paired
 from sameloss.studies import drawing
 from sameloss.studies.same_loss.saturated import leads
 
-NAMES = {OWN: "own features", CAPACITY: "as many features", TUNED: "fine-tuned"}
 KLS = (12.0, 6.0, 4.0, 3.0, 2.0)
 
 

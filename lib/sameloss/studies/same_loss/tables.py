@@ -501,7 +501,10 @@ def _main_claim(main: pd.DataFrame) -> str:
         f"{verdict} on {_listed(f'the {LANGUAGES[name]}' for name in languages)}"
         for verdict, languages in verdicts.groupby(verdicts, sort=False).groups.items()
     ]
-    claim = f"**The paper's main claim**, that {STATEMENTS['size']}, {' and '.join(where)}."
+    claim = (
+        f"**The paper's main claim**, that {STATEMENTS['size']}, read by equally many features at the smallest "
+        f"KL in common, {' and '.join(where)}."
+    )
     return claim if where else ""
 
 
