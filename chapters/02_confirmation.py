@@ -369,11 +369,16 @@ def told(effect):
     return f"{effect.mean:+.1f} points ({effect.low:.1f} to {effect.high:.1f})"
 
 
+by_kl = [
+    f"At {kl:g} % the lead is {told(lead_at(kl, OWN))} on own features and {told(lead_at(kl, CAPACITY))} with equally many"
+    for kl in (12.0, 6.0, 2.0)
+]
 say(f"""
 - **Width alone.** Untrained, the larger model leads by {told(UNTRAINED)} on its own features.
 - **The number of features.** With exactly as many random and own features (768) in every model the lead is {told(fixed["as many features"])}; with both projected to 96
   dimensions, {told(fixed["projected"])}.
 - **The small model gets worse?** From 6 to 3 % of KL *d* = 24 gains {told(course["d24"])}, *d* = 96 {told(course["d96"])}.
+- **The KL.** {"; ".join(by_kl)}.
 - **Interpolation.** With *d* = 96 as accurate as at its neighbouring *larger* KL, and *d* = 24 as at the better of its two, the lead is {told(least)}.
 - **Draws that do not get there.** In {short or "none"} of {len(sizes)} draws *d* = 24 stays above 3 %.
 - **Steps.** To 3 % *d* = 24 takes {sizes["first steps"].mean():,.0f} steps on average and *d* = 96 {sizes["second steps"].mean():,.0f}: at one KL and rate the larger model has trained for less time.

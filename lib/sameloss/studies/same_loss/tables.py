@@ -502,8 +502,8 @@ def _main_claim(main: pd.DataFrame) -> str:
         for verdict, languages in verdicts.groupby(verdicts, sort=False).groups.items()
     ]
     claim = (
-        f"**The paper's main claim**, that {STATEMENTS['size']}, read by equally many features at the smallest "
-        f"KL in common, {' and '.join(where)}."
+        f"**The paper's main claim**, that {STATEMENTS['size']}, read by equally many features at the "
+        f"smallest KL in common, {' and '.join(where)}."
     )
     return claim if where else ""
 
