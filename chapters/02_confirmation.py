@@ -100,6 +100,8 @@ GPU = WORKSTATION | {
     "trainings": 1, "lengths": {"13M": (0, 1250, 2500, 5000, 10_000)}, "added": {}, "lr": 0.001, "batch": 1024, "held_out": 20_000,
     "test": 10_000, "measures": Measures(features=None, train=20_000, many_labels=20_000, probe_sets=1), "trace_sentences": 10_000,
 }  # fmt: skip
+
+# %% tags=["experiment", "hide-input"]
 PRESETS = {"smoke": SMOKE, "laptop": LAPTOP, "workstation": WORKSTATION, "gpu": GPU}
 page = begin(globals(), "02_confirmation", PRESETS, {"seeds": (1, 16)}, record="workstation")
 
@@ -133,6 +135,7 @@ def sentences_of(draw):
     return labelled, HeldOutConditionals(language, page.held_out, draw)
 
 
+# %% tags=["experiment"]
 def measured(draw, size, steps, training):
     """The run that trains one model on one draw and measures it."""
     shape = SHAPES[choose("size", size, SHAPES)]
@@ -187,7 +190,7 @@ from sameloss.studies.same_loss.saturated import Arm, cells, downstream
 
 trained = table.rename(columns={"draw": "replicate", "size": "model"}).assign(lr=page.lr)
 trained["stage"] = trained.steps.map(lambda steps: "descent" if steps else "untrained")
-bag_of_words = baselines[baselines.quantity == "bag-of-words kl"].set_index("draw").value
+bag_of_words = baselines[baselines.quantity == "bag-of-words kl"].set_index("draw").value.to_dict()
 page.results = cells(trained, bag_of_words), baselines
 small, large = Arm(page.sizes[0], page.lr), Arm(page.sizes[-1], page.lr)
 
@@ -339,6 +342,8 @@ told = (
 glue("leads", drawing.picture(ax.figure, told), display=False)
 
 # %% [markdown]
+# Grammars differ in how ambiguous they are, and so in how much there is to gain; the interval of a mean is over these draws.
+#
 # ## What else could explain it
 #
 # Each line is a control that the protocol names, with 95 % intervals over draws.
@@ -369,16 +374,17 @@ def told(effect):
     return f"{effect.mean:+.1f} points ({effect.low:.1f} to {effect.high:.1f})"
 
 
-by_kl = [
-    f"At {kl:g} % the lead is {told(lead_at(kl, OWN))} on own features and {told(lead_at(kl, CAPACITY))} with equally many"
-    for kl in (12.0, 6.0, 2.0)
-]
+by_kl = {
+    of: ", ".join(f"{told(lead_at(kl, of))} at {kl:g} %" for kl in (12.0, 6.0, 2.0)) for of in (OWN, CAPACITY)
+}
+
+# %%
 say(f"""
 - **Width alone.** Untrained, the larger model leads by {told(UNTRAINED)} on its own features.
 - **The number of features.** With exactly as many random and own features (768) in every model the lead is {told(fixed["as many features"])}; with both projected to 96
   dimensions, {told(fixed["projected"])}.
 - **The small model gets worse?** From 6 to 3 % of KL *d* = 24 gains {told(course["d24"])}, *d* = 96 {told(course["d96"])}.
-- **The KL.** {"; ".join(by_kl)}.
+- **The KL.** On own features the lead is {by_kl[OWN]}; with equally many, {by_kl[CAPACITY]}.
 - **Interpolation.** With *d* = 96 as accurate as at its neighbouring *larger* KL, and *d* = 24 as at the better of its two, the lead is {told(least)}.
 - **Draws that do not get there.** In {short or "none"} of {len(sizes)} draws *d* = 24 stays above 3 %.
 - **Steps.** To 3 % *d* = 24 takes {sizes["first steps"].mean():,.0f} steps on average and *d* = 96 {sizes["second steps"].mean():,.0f}: at one KL and rate the larger model has trained for less time.

@@ -168,6 +168,7 @@ def flatter(kl, of):
     return Interval(*np.exp([mean, low, high]))
 
 
+# %%
 native, relative = (flatter(3.0, of) for of in TRACES)
 lead = paired(leads(confirmed, SMALL, LARGE, OWN).lead.to_numpy()).mean
 carried = PUBLISHED_SLOPE * np.log(native.value)
@@ -200,7 +201,6 @@ ax.axhline(1, color="0.35", ls="--", lw=1)
 ax.axhline(PUBLISHED_RATIO, color="0.35", ls=":", lw=1)
 ax.set(
     xscale="log",
-    yscale="log",
     xlabel="KL (% of the bag of words')",
     ylabel="trace of d = 24 / trace of d = 96",
 )

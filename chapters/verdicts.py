@@ -63,17 +63,8 @@ from myst_nb import glue
 
 from sameloss.book import verdict_table
 from sameloss.statistics.intervals import paired
-from sameloss.studies.same_loss.saturated import (
-    CAPACITY,
-    LARGE,
-    OWN,
-    PUBLISHED,
-    SMALL,
-    TUNED,
-    direction_word,
-    downstream,
-    leads,
-)
+from sameloss.studies.same_loss import saturated
+from sameloss.studies.same_loss.saturated import CAPACITY, LARGE, OWN, SMALL, TUNED, direction_word
 
 DIRECTIONS = {"yes": "supported", "no": "against", "open": "unclear", "not reached": "not testable"}
 QUESTIONS = {
@@ -88,11 +79,13 @@ rows = [
         "direction": DIRECTIONS[v.direction],
         "size": ", ".join(filter(None, [v.size, *v.remarks])),
         "effect": f"{v.effect.mean:+.1f} points ({v.corrected[0]:.1f} to {v.corrected[1]:.1f})",
-        "published": f"{PUBLISHED:+.1f}",
+        "published": f"{saturated.PUBLISHED:+.1f}",
     }
-    for v in downstream(confirmed)
+    for v in saturated.downstream(confirmed)
 ]
-flatter = paired(-leads(confirmed, SMALL, LARGE, "log trace").lead.to_numpy())
+
+# %% tags=["remove-input"]
+flatter = paired(-saturated.leads(confirmed, SMALL, LARGE, "log trace").lead.to_numpy())
 ratio, low, high = np.exp(flatter[:3])
 rows.append(
     {

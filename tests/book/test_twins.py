@@ -98,7 +98,7 @@ def test_papermill_reads_every_page_back(study, name):
     read = PythonTranslator.inspect(nbformat.v4.new_code_cell(cell(table)))
     assert [parameter.name for parameter in read] == list(table)
     for own, parameter in zip(table.values(), read, strict=True):
-        assert parameter.inferred_type_name in ("str", "int", "float", "list[int]")
+        assert parameter.inferred_type_name in ("str", "int", "float", "list[int]", "list[str]")
         assert parameter.default == (
             f'"{own.default}"' if isinstance(own.default, str) else repr(own.default)
         )

@@ -27,7 +27,9 @@ READINGS = {
 
 
 def recorded(kind):
-    lines = [json.loads(line) for path in (RUNS / kind).glob("*.jsonl") for line in path.open()]
+    lines = [
+        json.loads(line) for path in (RUNS / kind).glob("*.jsonl") for line in path.read_text().splitlines()
+    ]
     tables = [pd.read_csv(StringIO(line["files"].get("table.csv", "value\n"))) for line in lines]
     return [(line["key"], line["manifest"]["parameters"], t) for line, t in zip(lines, tables, strict=True)]
 
