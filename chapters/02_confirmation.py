@@ -231,7 +231,7 @@ say(answer)
 # %% tags=["remove-cell"]
 from myst_nb import glue
 
-glue("answer", answer.replace("**", ""), display=False)
+glue("answer", answer.replace("*", ""), display=False)
 
 
 # %%
@@ -294,12 +294,13 @@ from sameloss.book.chapter import render
 from sameloss.studies.same_loss.saturated import values_at
 
 TEXTS = {OWN: "own features, as in the paper", CAPACITY: "equally many features", TUNED: "fine-tuned"}
+SIZES_IN_WORDS = {"larger": "larger than published", "imprecise": "size imprecise"}
 rows = []
 for question, verdict in verdicts.items():
     accuracies = [values_at(recorded, arm, question).mean() for arm in (SMALL, LARGE)]
     effect = "{:+.1f} ({:.1f} to {:.1f})".format(*verdict.effect[:3])
     corrected = "{:.1f} to {:.1f}".format(*verdict.corrected)
-    words = ", ".join(filter(None, [verdict.direction, verdict.size, *verdict.remarks]))
+    words = ", ".join([verdict.direction, SIZES_IN_WORDS.get(verdict.size, verdict.size), *verdict.remarks])
     rows.append((TEXTS[question], *accuracies, effect, corrected, words))
 heads = [
     "read by",

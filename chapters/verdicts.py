@@ -67,6 +67,7 @@ from sameloss.studies.same_loss import saturated
 from sameloss.studies.same_loss.saturated import CAPACITY, LARGE, OWN, SMALL, TUNED, direction_word
 
 DIRECTIONS = {"yes": "supported", "no": "against", "open": "unclear", "not reached": "not testable"}
+SIZES = {"larger": "larger than published", "imprecise": "size imprecise"}
 QUESTIONS = {
     OWN: "Do larger models do better at equal loss, read by their own features?",
     CAPACITY: "Read by equally many features?",
@@ -77,7 +78,7 @@ rows = [
         "question": QUESTIONS[v.question],
         "page": "02_confirmation",
         "direction": DIRECTIONS[v.direction],
-        "size": ", ".join(filter(None, [v.size, *v.remarks])),
+        "size": ", ".join([SIZES.get(v.size, v.size), *v.remarks]),
         "effect": f"{v.effect.mean:+.1f} points ({v.corrected[0]:.1f} to {v.corrected[1]:.1f})",
         "published": f"{saturated.PUBLISHED:+.1f}",
     }
