@@ -155,7 +155,7 @@ def test_a_worse_large_model_speaks_against():
 
 def test_a_conclusion_says_what_holds_what_does_not_and_what_is_undecided():
     claim, holds, _, more, sure = conclusion(answers(planted(size=3.0)), ["size"]).split("\n\n")
-    assert claim.endswith("that larger models are more accurate at equal KL, holds on the grammar.")
+    assert claim.endswith("read by equally many features at the smallest KL in common, holds on the grammar.")
     assert more.startswith("**More on size.**\n- On the grammar the lead of the largest ")
     assert "\n- The two largest sizes, nearest to the lowest loss: on the grammar +" in more
     assert more.endswith(", d = 64 to d = 96, 2 % unlearnt.")  # 40 / (2500 * 64) of 0.01 nats
