@@ -31,14 +31,60 @@ workers: int = None  # runs at once; None: one per core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
-# %%
-from sameloss.book.chapter import begin, finding, say
-from sameloss.studies.dyck.pages import STUDY
+# %% [markdown]
+# ## The experiment
+#
+# Searches for the flattest solution at three widths, heads fitted on few strings, random features, and SGD with label noise.
 
-page = begin(globals(), STUDY, "05_dyck")
+# %% tags=["experiment"]
+import pandas as pd
+
+from sameloss.book.cells import begin
+from sameloss.studies.dyck import experiment
+from sameloss.studies.dyck.experiment import DyckSettings
+from sameloss.studies.dyck.statements import STATEMENTS, checks
+
+SMOKE = {
+    "width": 4, "restarts": 4, "minimisation_steps": 300, "samples": (1, 5), "repetitions": 1000, "feature_widths": (16, 128, 256),
+    "feature_seeds": 3, "seeds": 2, "training_steps": 600,
+}  # fmt: skip
+LAPTOP = {"minimisation_steps": 700, "feature_seeds": 5, "training_steps": 8000}
+AMOUNTS = {
+    "smoke": SMOKE,
+    "laptop": LAPTOP,
+    "laptop-long": {},
+    "gpu": {},
+    "paper": {},
+}  # models this small need no GPU
+PRESETS = {name: {"amounts": amounts} for name, amounts in AMOUNTS.items()}
+BOUNDS = {"sentence_length": (6, 10), "width": (2, 100_000)}
+
+
+def check(found):
+    """Check the statements from the results of all runs."""
+    settings, *searches, transfer, features, _ = found
+    return checks(
+        settings.length, settings.width, pd.concat(searches), transfer, features, settings.generator("checks")
+    )
+
+
+page = begin(globals(), "05_dyck", PRESETS, BOUNDS, exact=STATEMENTS, check=check)
+given = {"length": page.sentence_length, "width": page.width, "training_steps": page.steps}
+settings = DyckSettings(**page.amounts | {name: value for name, value in given.items() if value is not None})
+results = page.compute(
+    *(experiment.dyck_minimisation(settings, width) for width in settings.widths),
+    experiment.dyck_transfer(settings),
+    experiment.dyck_features(settings),
+    experiment.dyck_training(settings),
+)
+
+# %% tags=["comparison"]
+page.results = settings, *results
 
 # %%
-length = page.config.length
+from sameloss.book.chapter import finding, say
+
+length = settings.length
 
 # %% [markdown]
 # ## The language, enumerated
@@ -73,12 +119,10 @@ A fraction $p_0$ = {theory.zero_probability(length):.4f} of the strings is balan
 # zero on the $T$ mask features. **Solution (2)** draws $V$ at random and fits $u$. Both have zero loss, with attention that averages all tokens ($Q = K = 0$).
 
 # %%
-import pandas as pd
-
 from sameloss.studies.dyck.experiment import measured
 
-one = theory.transferable_solution(length, page.config.width)
-two = theory.random_feature_solution(inputs, len(inputs.target), page.config.generator("page"))
+one = theory.transferable_solution(length, settings.width)
+two = theory.random_feature_solution(inputs, len(inputs.target), settings.generator("page"))
 models = {"solution (1)": one, "solution (2), random features": two}
 models["kinked solution"] = theory.kinked_solution(length)
 table = []
@@ -182,7 +226,7 @@ it matters for Lemma F.3 and is explained below.
 # smooth function that approaches it during the search.
 
 # %%
-*searches, transfer, features, training = map(page.store.get, page.runs())
+*searches, transfer, features, training = results
 found = pd.concat(searches, ignore_index=True)
 
 # %% mystnb={"figure": {"caption": "Traces of solutions: found by the search from random starting points (circles, many on top of each other), of random features with the smallest head (squares), and both lower bounds.", "name": "fig-dyck-bound"}, "image": {"alt": "Found solutions lie on the line 4/(m√T), random features more than ten times above it; the printed bound is a horizontal line that crosses the found ones."}}
@@ -297,7 +341,7 @@ are for heads of the smallest norm on exact solutions, not for trained models.
 # loss leaves the best head itself nearly right downstream, whereas a head fitted on few strings is not.
 
 # %%
-few = page.config.few
+few = settings.few
 names = {
     "loss": "loss, best head",
     "constructed_loss": "the proof's head",

@@ -35,7 +35,7 @@ from sameloss.studies.decision_lists.experiment import (
     list_sgd,
 )
 from sameloss.studies.dyck.experiment import (
-    DyckConfig,
+    DyckSettings,
     dyck_features,
     dyck_minimisation,
     dyck_training,
@@ -223,7 +223,7 @@ def measured() -> dict[str, Run]:
 
 def dyck() -> dict[str, Run]:
     """The runs of the bracket language."""
-    settings = DyckConfig(
+    settings = DyckSettings(
         width=4,
         restarts=2,
         minimisation_steps=250,

@@ -1,21 +1,15 @@
 """What the tests of this study share: its page at a scale below smoke, computed once."""
 
-from dataclasses import replace
-
 import pytest
 
+from sameloss.book.cells import opened
 from sameloss.store.pool import compute_all
-from sameloss.studies.dyck.experiment import PRESETS
-from sameloss.studies.dyck.pages import STUDY
-
-LEAST = replace(PRESETS["smoke"], minimisation_steps=250, restarts=2, training_steps=60, repetitions=300)
+from sameloss.store.store import Store
 
 
 @pytest.fixture(scope="session")
 def page(shared):
-    artifacts = str(shared / "dyck")
-    page = STUDY.open("05_dyck", {"preset": "smoke", "artifacts": artifacts})
-    page.config = LEAST
+    page = opened("05_dyck", {"preset": "smoke", "steps": 60}, Store(shared / "dyck"))
     compute_all(page.store, page.runs(), 1)  # in a process that does not check types
     return page
 

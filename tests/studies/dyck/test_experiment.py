@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from sameloss.book.cells import NOWHERE, opened
 from sameloss.errors import LanguageError, ParameterError
-from sameloss.studies.dyck.experiment import PRESETS, DyckConfig, trained
-from sameloss.studies.dyck.pages import STUDY
+from sameloss.studies.dyck.experiment import DyckSettings, trained
 from sameloss.studies.dyck.statements import STATEMENTS, checks
 from sameloss.studies.dyck.theory import (
     downstream_inputs,
@@ -19,37 +19,41 @@ from sameloss.studies.parameters import PRESETS as NAMES
 
 
 def test_what_is_shown_beside_what_was_asked_for():
-    assert DyckConfig(width=5).widths == (2, 4, 5)
-    assert DyckConfig(width=4).widths == (2, 4)
+    assert DyckSettings(width=5).widths == (2, 4, 5)
+    assert DyckSettings(width=4).widths == (2, 4)
 
 
 def test_every_twelfth_of_a_training_is_measured():
-    checkpoints = DyckConfig(training_steps=60).checkpoints
+    checkpoints = DyckSettings(training_steps=60).checkpoints
     assert checkpoints == tuple(range(0, 61, 5))
-    assert len(DyckConfig(training_steps=70).checkpoints) == 13
-    assert DyckConfig(training_steps=70).checkpoints[-1] == 70
+    assert len(DyckSettings(training_steps=70).checkpoints) == 13
+    assert DyckSettings(training_steps=70).checkpoints[-1] == 70
 
 
 def test_each_use_has_random_numbers_of_its_own():
     def drawn(use, seed=0):
-        return torch.rand(3, generator=DyckConfig(seed=seed).generator(use)).tolist()
+        return torch.rand(3, generator=DyckSettings(seed=seed).generator(use)).tolist()
 
     assert drawn("start") == drawn("start")
     assert drawn("start") != drawn("training")
     assert drawn("start") != drawn("start", seed=1)
 
 
+def settings_of(page):
+    return page.runs()[-1].settings
+
+
 def test_every_preset_is_there_and_the_longer_ones_alike():
-    assert list(PRESETS) == list(NAMES)
-    assert {PRESETS[name] for name in NAMES[2:]} == {DyckConfig()}
-    assert PRESETS["laptop"].training_steps < DyckConfig().training_steps
+    assert list(open_page().presets) == list(NAMES)
+    assert {settings_of(open_page(preset=name)) for name in NAMES[2:]} == {DyckSettings()}
+    assert settings_of(open_page(preset="laptop")).training_steps < DyckSettings().training_steps
 
 
 # The runs of the bracket language, at a scale below smoke.
 
 
 def test_runs_are_tables_of_what_was_asked(results, page):
-    settings = page.config
+    settings = settings_of(page)
     training = results["DyckTraining"]
     assert len(training) == 13 * settings.seeds * len(settings.noises)
     first = training[training.step == 0].groupby("seed").trace.nunique()
@@ -61,11 +65,11 @@ def test_runs_are_tables_of_what_was_asked(results, page):
 
 def test_every_restart_and_every_draw_has_a_row(results, page):
     searches, features = results["DyckMinimisation"], results["DyckFeatures"]
-    assert len(searches) == page.config.restarts
+    assert len(searches) == settings_of(page).restarts
     assert set(searches.width) == {4}
     assert (searches[searches.loss < 1e-9].ratio > 1 - 1e-9).all()
     seeds = features.groupby("width").seed.nunique().to_dict()
-    assert seeds == dict.fromkeys(page.config.feature_widths, page.config.feature_seeds)
+    assert seeds == dict.fromkeys(settings_of(page).feature_widths, settings_of(page).feature_seeds)
 
 
 def test_what_is_measured_of_a_trained_model():
@@ -84,7 +88,7 @@ pytestmark = pytest.mark.usefixtures("home")
 
 
 def open_page(**given):
-    return STUDY.open("05_dyck", {"preset": "smoke", **given})
+    return opened("05_dyck", {"preset": "smoke", **given}, NOWHERE)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +99,7 @@ def open_page(**given):
         ({"sentence_length": 20}, ParameterError, "at most 10"),
         ({"width": 1}, ParameterError, "at least 2"),
         ({"width": 2.5}, ParameterError, "whole number"),
-        ({"replicas": 9}, ParameterError, f"valid here are {', '.join(STUDY.table('05_dyck'))}"),
+        ({"replicas": 9}, ParameterError, "valid here are preset, sentence_length, width, steps"),
     ],
 )
 def test_parameters_outside_the_theorem_or_the_page_are_one_sentence(given, fault, words):
@@ -105,14 +109,13 @@ def test_parameters_outside_the_theorem_or_the_page_are_one_sentence(given, faul
 
 
 def test_parameters_reach_the_settings():
-    settings = open_page(sentence_length=8, width=5, steps=70).config
+    settings = settings_of(open_page(sentence_length=8, width=5, steps=70))
     assert (settings.length, settings.width, settings.training_steps) == (8, 5, 70)
-    assert STUDY.open("05_dyck", {}).config == PRESETS["laptop"]
 
 
 def test_the_runs_are_of_what_was_set():
     page = open_page(width=5)
-    assert {run.settings for run in page.runs()} == {page.config}
+    assert len({run.settings for run in page.runs()}) == 1
     *searches, transfer, features, training = page.runs()
     assert [run.width for run in searches] == [2, 4, 5]
     assert [run.kind for run in (transfer, features, training)] == [

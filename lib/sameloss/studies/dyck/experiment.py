@@ -1,8 +1,8 @@
-"""Configuration and stored runs: searches, training, and simulated transfer."""
+"""Settings and stored runs: searches, training, and simulated transfer."""
 
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any
 
 import pandas as pd
 import torch
@@ -14,20 +14,14 @@ from sameloss.seeds import generator_for
 from sameloss.store.store import Report
 from sameloss.studies.dyck import theory
 from sameloss.studies.dyck.theory import Inputs, Transformer
-from sameloss.studies.parameters import PRESETS as PRESET_NAMES
-from sameloss.studies.parameters import Config, param
 
 
 @dataclass(frozen=True)
-class DyckConfig(Config):
+class DyckSettings:
     """Sentence length, model width, and amounts of search, sampling and training; part of every key."""
 
-    key_name: ClassVar[str] = "DyckSettings"
-
-    length: int = param("T, even, 6 to 10; None: 6", 6, name="sentence_length", example="8", least=6, most=10)
-    width: int = param(
-        "m, neurons of the trained models, from 2; None: the preset's", 8, least=2, most=100_000
-    )
+    length: int = 6  # T, even
+    width: int = 8  # m, neurons of the trained models
     rank: int = 4  # rows of Q and K of trained models
     restarts: int = 8
     minimisation_steps: int = 1000
@@ -37,7 +31,7 @@ class DyckConfig(Config):
     feature_seeds: int = 10
     noises: tuple[float, ...] = (0.0, 0.5, 1.0)  # added to labels of 1 and -1
     seeds: int = 10  # per noise
-    training_steps: int = param("of SGD; None: the preset's", 12_000, name="steps")
+    training_steps: int = 12_000  # of SGD
     batch: int = 16
     lr: float = 0.4
     few: int = 16  # downstream samples for the heads of trained models
@@ -45,7 +39,6 @@ class DyckConfig(Config):
 
     def __post_init__(self) -> None:
         """Require a case of Theorem 5.1 with few enough sentences to enumerate."""
-        super().__post_init__()
         if self.length % 2:
             raise LanguageError(f"Theorem 5.1 needs a sentence_length that is even; got {self.length}.")
 
@@ -61,24 +54,6 @@ class DyckConfig(Config):
 
     def generator(self, use: str) -> torch.Generator:
         return generator_for(f"dyck {use}", self.seed)
-
-
-# All presets but the first two are alike: models this small need no more than a laptop.
-PRESETS = {name: DyckConfig(name) for name in PRESET_NAMES} | {
-    "smoke": DyckConfig(
-        "smoke",
-        width=4,
-        restarts=4,
-        minimisation_steps=300,
-        samples=(1, 5),
-        repetitions=1000,
-        feature_widths=(16, 128, 256),
-        feature_seeds=3,
-        seeds=2,
-        training_steps=600,
-    ),
-    "laptop": DyckConfig("laptop", minimisation_steps=700, feature_seeds=5, training_steps=8000),
-}
 
 
 def measured(model: Transformer, inputs: Inputs) -> dict[str, float]:
@@ -100,7 +75,7 @@ def _minimisation_seconds(run: Any) -> float:
 
 
 @stage("DyckMinimisation", seconds=_minimisation_seconds)
-def dyck_minimisation(settings: DyckConfig, width: int) -> pd.DataFrame:
+def dyck_minimisation(settings: DyckSettings, width: int) -> pd.DataFrame:
     """Search for solutions of the smallest trace from random points; a row per restart."""
     s, inputs, rows = settings, theory.pretraining_inputs(settings.length), []
     generator = s.generator(f"minimisation {width}")
@@ -114,7 +89,7 @@ def dyck_minimisation(settings: DyckConfig, width: int) -> pd.DataFrame:
 
 
 @stage("DyckTransfer")
-def dyck_transfer(settings: DyckConfig) -> pd.DataFrame:
+def dyck_transfer(settings: DyckSettings) -> pd.DataFrame:
     """Probability that the smallest head fitted on n samples errs downstream, exact and simulated.
 
     For solution (1) at several lengths, and for the kinked solution.
@@ -139,7 +114,7 @@ def dyck_transfer(settings: DyckConfig) -> pd.DataFrame:
 
 
 @stage("DyckFeatures", seconds=lambda run: 0.2 * run.settings.feature_seeds)
-def dyck_features(settings: DyckConfig, report: Report) -> pd.DataFrame:
+def dyck_features(settings: DyckSettings, report: Report) -> pd.DataFrame:
     """Measure random features, solution (2), by width: the best head, and the head of the paper's proof."""
     s, inputs, rows = settings, theory.pretraining_inputs(settings.length), []
     downstream = theory.downstream_inputs(s.length)
@@ -175,7 +150,7 @@ def _training_seconds(run: Any) -> float:
 
 
 @stage("DyckTraining", seconds=_training_seconds)
-def dyck_training(settings: DyckConfig, report: Report) -> pd.DataFrame:
+def dyck_training(settings: DyckSettings, report: Report) -> pd.DataFrame:
     """Measure models along SGD with and without label noise, from V ~ N(0, T) and u ~ N(0, 1)."""
     s, inputs, rows = settings, theory.pretraining_inputs(settings.length), []
     downstream, spread = theory.downstream_inputs(s.length), (s.length**0.5, 1.0)
