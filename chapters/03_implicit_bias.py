@@ -30,14 +30,62 @@ workers: int = None  # runs at once; None: one per core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
-# %%
-from sameloss.book.chapter import begin, finding, say
-from sameloss.studies.manifold_flow.pages import STUDY
+# %% [markdown]
+# ## The experiment
+#
+# SGD with label noise, and Adam, on a model of two tokens beside the flows that the theorem predicts, and SGD on a loss of two parameters (Figure 4).
 
-page = begin(globals(), STUDY, "03_implicit_bias")
+# %% tags=["experiment"]
+from sameloss.book.cells import begin
+from sameloss.studies.manifold_flow.experiment import (
+    FLOW_LANGUAGE,
+    AdamDrift,
+    FlowSettings,
+    Landscape,
+    SGDDrift,
+)
+from sameloss.studies.manifold_flow.statements import STATEMENTS, checks
+
+SMOKE = {
+    "halvings": 2, "batches": (1, 4), "relative_rates": (1.0, 2.0), "replicas": 60, "horizon": 2.0, "finite_batches": (1, 4, 16),
+    "adam_rates": (0.02, 0.01), "adam_replicas": 16, "adam_horizon": 0.1, "end_horizon": 1.0, "flat_horizon": 4.0,
+    "landscape_steps": 2000,
+}  # fmt: skip
+LAPTOP = {
+    "halvings": 2
+}  # without SGD's smallest rates, which take most of its steps; the limit of Adam needs all of its rates
+AMOUNTS = {
+    "smoke": SMOKE,
+    "laptop": LAPTOP,
+    "laptop-long": {},
+    "gpu": {},
+    "paper": {},
+}  # tiny models need no GPU
+PRESETS = {name: {"amounts": amounts} for name, amounts in AMOUNTS.items()}
+INSTANCE = (FLOW_LANGUAGE, FLOW_LANGUAGE.words, 3.0)  # language, rank, and how unbalanced the factors are
+STARTS = ((0.45, 1.35), (1.4, 0.0))
+
+
+def check(found):
+    """Check the statements from SGD and Adam."""
+    run, of_sgd, of_adam, _ = found
+    return checks(run, of_sgd, of_adam)
+
+
+page = begin(
+    globals(), "03_implicit_bias", PRESETS, {"replicas": (1, 100_000)}, exact=STATEMENTS, check=check
+)
+given = {"learning_rate": page.learning_rate, "replicas": page.replicas}
+settings = FlowSettings(**page.amounts | {name: value for name, value in given.items() if value is not None})
+drift = SGDDrift(*INSTANCE, settings, 0)
+landscape = Landscape(0.7, STARTS, ("large", "small"), 0.04, 4, settings.landscape_steps, 0)
+sgd, adam, path = page.compute(drift, AdamDrift(*INSTANCE, settings, 0), landscape)
+
+# %% tags=["comparison"]
+page.results = drift, sgd, adam, path
 
 # %%
-sgd, adam, path = map(page.store.get, page.runs())
+from sameloss.book.chapter import finding, say
 
 # %% [markdown]
 # ## A model whose minimisers are known
@@ -89,14 +137,14 @@ show_source(Population.covariance)
 from sameloss.studies.drawing import MARKERS, panels
 from sameloss.studies.manifold_flow.statements import relative_distance
 
-population, _ = page.sgd.population()
-start = page.sgd.start()
+population, _ = drift.population()
+start = drift.start()
 distance = relative_distance(population.covariance(start), population.hessian(start))
 finding(
     f"At a minimiser the gradient's covariance is the Hessian, with a relative difference of {distance:.0e}."
 )
 (ax,) = panels(1, width=5)
-direction = torch.randn(len(start), dtype=torch.float64, generator=page.sgd.generator("rays"))
+direction = torch.randn(len(start), dtype=torch.float64, generator=drift.generator("rays"))
 for step, marker in zip((1.0, 0.3, 0.0), MARKERS, strict=False):
     theta = start + step * direction / direction.norm()
     label = f"KL {float(population.kl(theta)):.1g} nats" if step else "on Γ"
@@ -256,7 +304,7 @@ for (batch, run), colour, marker in zip(runs, sns.color_palette("viridis", len(r
     style = {"marker": marker, "color": colour, "ms": 4, "lw": 1}
     ax.errorbar(run.time, run.iterate, error, label=f"B = {batch}", **style)
 ax.plot(run.time, run.vanishing, color="black", lw=1.8, label="flow, ¼ Tr")
-label = f"flow for η = {page.config.finite_rate:g}"
+label = f"flow for η = {settings.finite_rate:g}"
 ax.plot(run.time, run.finite, color="C3", ls="--", lw=2, label=label)
 ax.set(xlabel="rescaled time η² k / B", ylabel="trace of the Hessian")
 _ = ax.legend(fontsize="small")
@@ -321,9 +369,9 @@ finding(f"SGD ends at a trace of {large:.2f} in the large model and {small:.2f} 
 (ax,) = panels(1, width=5.5)
 x, y = np.linspace(-0.15, 1.55, 40), np.linspace(-0.3, 1.5, 40)
 levels = np.logspace(-5, 0.5, 12)
-kl = page.landscape.population().kl(torch.as_tensor(np.stack(np.meshgrid(x, y), -1))).clamp(min=levels[0])
+kl = landscape.population().kl(torch.as_tensor(np.stack(np.meshgrid(x, y), -1))).clamp(min=levels[0])
 ax.contourf(x, y, kl, levels=levels, norm="log", cmap="Greys", alpha=0.55)
-curve = page.landscape.minimisers()
+curve = landscape.minimisers()
 points = ax.scatter(curve.x, curve.y, c=curve.trace, s=14, cmap="plasma", vmax=1.7, zorder=3)
 ax.figure.colorbar(points, ax=ax, label="trace of the Hessian on Γ", shrink=0.85, extend="max")
 for name, colour in (("large", "C0"), ("small", "C2")):
@@ -349,7 +397,7 @@ _ = ax.legend(loc=(0.01, 0.28), fontsize="small", handlelength=1, frameon=True)
 # %% tags=["hide-input"]
 from sameloss.book.movable import movable_landscape
 
-movable_landscape(page.landscape)
+movable_landscape(landscape)
 
 # %% [markdown]
 # ## Conclusion

@@ -57,7 +57,7 @@ from sameloss.studies.local_signal_images.theory import LogisticDescent, PooledC
 from sameloss.studies.manifold_flow.experiment import (
     FLOW_LANGUAGE,
     AdamDrift,
-    FlowConfig,
+    FlowSettings,
     Landscape,
     SGDDrift,
 )
@@ -245,7 +245,7 @@ def dyck() -> dict[str, Run]:
 
 def flows() -> dict[str, Run]:
     """The runs along the minimisers."""
-    settings = FlowConfig(
+    settings = FlowSettings(
         halvings=1,
         batches=(1, 4),
         relative_rates=(1.0, 2.0),

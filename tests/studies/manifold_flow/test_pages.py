@@ -6,20 +6,24 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from cells import definitions
 from scipy.interpolate import CubicSpline
 
+from sameloss.book.cells import NOWHERE, opened
 from sameloss.errors import ParameterError
 from sameloss.store.pool import compute_all
+from sameloss.store.store import Store
 from sameloss.studies.manifold_flow.experiment import (
     FLOW_LANGUAGE,
-    PRESETS,
     TIMES,
     ZEROS_LANGUAGE,
-    FlowConfig,
+    AdamDrift,
+    FlowSettings,
+    Landscape,
+    SGDDrift,
     _steps,
     coefficient,
 )
-from sameloss.studies.manifold_flow.pages import STUDY
 from sameloss.studies.manifold_flow.statements import (
     STATEMENTS,
     adam_beside_trace_flow,
@@ -31,66 +35,51 @@ from sameloss.studies.manifold_flow.statements import (
 )
 from sameloss.studies.manifold_flow.theory import masked_population, onto_manifold
 from sameloss.studies.parameters import PRESETS as NAMES
+from sameloss.studies.statement import statement_table
 
-pytestmark = pytest.mark.usefixtures("home")
-
-LEAST = replace(
-    PRESETS["smoke"],
-    halvings=1,
-    replicas=40,
-    horizon=1.0,
-    adam_replicas=8,
-    adam_horizon=0.05,
-    end_horizon=0.1,
-    flat_horizon=0.5,
-    landscape_steps=400,
-)
+CHAPTER = definitions("03_implicit_bias")
+LEAST = FlowSettings(**CHAPTER.SMOKE | {
+    "halvings": 1, "replicas": 40, "horizon": 1.0, "adam_replicas": 8, "adam_horizon": 0.05,
+    "end_horizon": 0.1, "flat_horizon": 0.5, "landscape_steps": 400,
+})  # fmt: skip
+RUN = SGDDrift(*CHAPTER.INSTANCE, LEAST, 0)
+LANDSCAPE = Landscape(0.7, CHAPTER.STARTS, ("large", "small"), 0.04, 4, LEAST.landscape_steps, 0)
 
 
 @pytest.fixture(scope="module")
-def page(shared):
-    """The page of Section 3 with short runs of few replicas."""
-    artifacts = str(shared / "manifold_flow")
-    page = STUDY.open("03_implicit_bias", {"preset": "smoke", "artifacts": artifacts})
-    page.config = LEAST
-    compute_all(page.store, page.runs(), 1)  # in a process that does not check types
-    return page
-
-
-@pytest.fixture(scope="module")
-def tables(page):
-    return dict(zip(("sgd", "adam", "path"), map(page.store.get, page.runs()), strict=True))
+def tables(shared):
+    """Of Section 3, from short runs of few replicas."""
+    store, runs = Store(shared / "manifold_flow"), [RUN, AdamDrift(*CHAPTER.INSTANCE, LEAST, 0), LANDSCAPE]
+    compute_all(store, runs, 1)  # in a process that does not check types
+    return dict(zip(("sgd", "adam", "path"), map(store.get, runs), strict=True))
 
 
 # Parameters
 
 
 def open_page(**given):
-    return STUDY.open("03_implicit_bias", {"preset": "smoke", **given})
+    return opened("03_implicit_bias", {"preset": "smoke", **given}, NOWHERE)
 
 
 def test_parameters():
-    flow = open_page(learning_rate=0.4, replicas=20).config
+    flow = open_page(learning_rate=0.4, replicas=20).runs()[0].settings
     assert (flow.rates(1)[0], flow.rates(4)[0], flow.replicas_of(4)) == (0.4, 0.8, 10)
-    assert open_page().config == PRESETS["smoke"]
-    assert STUDY.open("03_implicit_bias", {}).config == PRESETS["laptop"]
+    assert open_page().runs()[0].settings == FlowSettings(**CHAPTER.SMOKE)
 
 
 def test_a_parameter_of_another_page_is_refused():
     with pytest.raises(ParameterError) as refused:
         open_page(sentence_length=8)
-    valid = ", ".join(STUDY.table("03_implicit_bias"))
+    valid = "preset, learning_rate, replicas, max_hours, workers, device, artifacts"
     assert str(refused.value) == f"Unknown parameter 'sentence_length'; valid here are {valid}."
 
 
 def test_runs_follow_the_parameters():
-    page = open_page(replicas=20)
-    sgd, adam, landscape = page.runs()
-    assert (sgd, landscape) == (page.sgd, page.landscape)
-    assert {sgd.settings, adam.settings} == {page.config}
+    sgd, adam, landscape = open_page(replicas=20).runs()
+    assert sgd.settings == adam.settings
     assert sgd.language == adam.language == FLOW_LANGUAGE
-    assert landscape.steps == page.config.landscape_steps
-    assert open_page().sgd.key != sgd.key
+    assert landscape.steps == sgd.settings.landscape_steps
+    assert open_page().runs()[0].key != sgd.key
     assert open_page().runs()[2].key == landscape.key
 
 
@@ -98,7 +87,7 @@ def test_runs_follow_the_parameters():
 
 
 def test_rates_are_halved_from_the_largest():
-    settings = FlowConfig(learning_rate=0.4, halvings=2)
+    settings = FlowSettings(learning_rate=0.4, halvings=2)
     assert settings.rates(1) == [0.4, 0.2, 0.1]
     assert settings.rates(4) == [0.8, 0.4, 0.2]  # the relative rate of batch 4 is 2
     with pytest.raises(ValueError, match="not in"):
@@ -106,15 +95,16 @@ def test_rates_are_halved_from_the_largest():
 
 
 def test_larger_batches_scatter_less_and_have_fewer_replicas():
-    settings = FlowConfig(replicas=300)
+    settings = FlowSettings(replicas=300)
     assert [settings.replicas_of(batch) for batch in (1, 4, 64)] == [300, 150, 37]
-    assert FlowConfig(replicas=10).replicas_of(4) == 8
+    assert FlowSettings(replicas=10).replicas_of(4) == 8
 
 
 def test_every_preset_is_there_and_the_longer_ones_alike():
-    assert list(PRESETS) == list(NAMES)
-    assert {PRESETS[name] for name in NAMES[2:]} == {FlowConfig()}
-    assert PRESETS["laptop"].rates(1) == FlowConfig().rates(1)[:-1]
+    assert list(open_page().presets) == list(NAMES)
+    assert {open_page(preset=name).runs()[0].settings for name in NAMES[2:]} == {FlowSettings()}
+    laptop = open_page(preset="laptop").runs()[0].settings
+    assert laptop.rates(1) == FlowSettings().rates(1)[:-1]
 
 
 def test_one_language_has_zeros_in_half_of_its_conditionals():
@@ -150,10 +140,10 @@ def test_the_small_model_stays(tables):
     assert large.near_y.iloc[-1] ** 3 + large.near_x.iloc[-1] ** 3 == pytest.approx(np.log(7 / 3), abs=1e-5)
 
 
-def test_a_rate_without_steps_is_one_sentence(page):
-    run = replace(page.sgd, settings=replace(page.sgd.settings, learning_rate=3.0))
+def test_a_rate_without_steps_is_one_sentence(tmp_path):
+    run = replace(RUN, settings=replace(LEAST, learning_rate=3.0))
     with pytest.raises(ParameterError, match="fewer than 4 steps in the time 1 of the flow"):
-        page.store.get(run)
+        Store(tmp_path).get(run)
 
 
 def test_steps_are_at_equal_times_each_once():
@@ -161,21 +151,21 @@ def test_steps_are_at_equal_times_each_once():
     assert _steps(1.0, 0.2) == [0, 1, 2, 3, 4, 5]
 
 
-def test_runs_start_on_the_manifold_from_one_point(page):
+def test_runs_start_on_the_manifold_from_one_point():
     """SGD and Adam alike, so that their ends can be compared."""
-    population, _ = page.sgd.population()
-    assert population.kl(page.sgd.start()) < 1e-28
-    torch.testing.assert_close(page.sgd.start(), page.runs()[1].start())
+    population, _ = RUN.population()
+    assert population.kl(RUN.start()) < 1e-28
+    torch.testing.assert_close(RUN.start(), AdamDrift(*CHAPTER.INSTANCE, LEAST, 0).start())
 
 
-def test_replicas_are_averaged_where_they_are_and_close_by(page, tables):
+def test_replicas_are_averaged_where_they_are_and_close_by(tables):
     """At the start all are one point; after that the minimisers close by are flatter than the iterates."""
     trajectories = tables["sgd"]["trajectories"]
     start = trajectories[trajectories.time == 0]
     np.testing.assert_allclose(start.iterate, start.minimiser)
     np.testing.assert_allclose(start.iterate_sd, 0, atol=1e-12)
-    population, model = page.sgd.population()
-    trace = model.trace(onto_manifold(population, page.sgd.start()), population.weights)
+    population, model = RUN.population()
+    trace = model.trace(onto_manifold(population, RUN.start()), population.weights)
     np.testing.assert_allclose(start.minimiser, float(trace))
     assert set(trajectories.query("batch == 4").replicas) == {20}
 
@@ -184,18 +174,17 @@ def test_replicas_are_averaged_where_they_are_and_close_by(page, tables):
 
 
 @pytest.fixture(scope="module")
-def found(page):
-    return page.checks
+def found(tables):
+    return checks(RUN, tables["sgd"], tables["adam"])
 
 
-def test_every_statement_is_judged(page, found):
+def test_every_statement_is_judged(found):
     """Those that need no statistics have their verdicts at any size of the runs."""
-    verdicts = page.statements().set_index("id").verdict
+    verdicts = statement_table(STATEMENTS, found).set_index("id").verdict
     assert list(verdicts.index) == list(STATEMENTS)
     assert verdicts["lem32"] == "holds"
     assert (verdicts[["lem32-covariance", "assumption31"]] == "holds as corrected").all()
     assert found.value.notna().all()
-    assert page.verdicts().empty
 
 
 def test_a_statement_without_a_correction_has_no_check_of_one(found):
@@ -205,11 +194,11 @@ def test_a_statement_without_a_correction_has_no_check_of_one(found):
         assert forms[name] == ({True, False} if statement.correction else {True}), name
 
 
-def test_a_wrong_coefficient_would_be_seen(page, tables, found):
+def test_a_wrong_coefficient_would_be_seen(tables, found):
     """With half of the theorem's 1/4 in every fit, the check of batch 1 fails."""
     fitted = tables["sgd"]["coefficients"]
     halved = {"coefficients": fitted.assign(coefficient=fitted.coefficient / 2)}
-    wrong = checks(page.sgd, tables["sgd"] | halved, tables["adam"])
+    wrong = checks(RUN, tables["sgd"] | halved, tables["adam"])
     first, halved_first = (table.query("of == 'thm33'").iloc[0] for table in (found, wrong))
     assert first.passed
     assert not halved_first.passed
@@ -272,7 +261,7 @@ def test_adams_end_beside_the_flow_of_the_trace():
     assert adam_limit(made_up_adam()) == pytest.approx((0.5, 0.1 * 5**0.5))
 
 
-def test_the_manifold_of_two_parameters(page):
-    curve = page.landscape.minimisers()
+def test_the_manifold_of_two_parameters():
+    curve = LANDSCAPE.minimisers()
     np.testing.assert_allclose(curve.x**3 + curve.y**3, np.log(7 / 3))
     np.testing.assert_allclose(curve.trace, 9 * 0.7 * 0.3 * (curve.x**4 + curve.y**4))

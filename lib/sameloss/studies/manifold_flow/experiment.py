@@ -1,4 +1,4 @@
-"""The configuration of this study and its stored runs: SGD and Adam compared with their flows."""
+"""Settings and stored runs: SGD and Adam compared with their flows."""
 
 from dataclasses import dataclass, replace
 from math import log
@@ -20,25 +20,19 @@ from sameloss.seeds import generator_for
 from sameloss.store.store import Folder, Report, Run, Store
 from sameloss.studies.manifold_flow import theory
 from sameloss.studies.manifold_flow.theory import SGD, Adam, LogBilinear, Population, PowerSum, onto_manifold
-from sameloss.studies.parameters import PRESETS as PRESET_NAMES
-from sameloss.studies.parameters import Config, param
 
-# Configuration and languages
+# Settings and languages
 
 
 @dataclass(frozen=True)
-class FlowConfig(Config):
+class FlowSettings:
     """Learning rates, batch sizes and lengths of the runs of Section 3; times are rate² × steps / batch."""
 
-    key_name: ClassVar[str] = "FlowSettings"
-
-    learning_rate: float = param(
-        "the largest of SGD with batch size 1; each next is half; None: 0.2", 0.2, kind=float, example="0.1"
-    )
+    learning_rate: float = 0.2  # the largest of SGD with batch size 1; each next is half
     halvings: int = 3
     batches: tuple[int, ...] = (1, 4, 8)
     relative_rates: tuple[float, ...] = (1.0, 2.0, 2.0)  # of each batch size, to those of batch size 1
-    replicas: int = param("independent runs of SGD at each rate; None: the preset's", 300, most=100_000)
+    replicas: int = 300  # independent runs of SGD at each rate
     horizon: float = 6.0
     finite_rate: float = 0.5  # a large rate, with increasing batch sizes
     finite_batches: tuple[int, ...] = (1, 4, 16, 64)
@@ -74,20 +68,6 @@ ZEROS_LANGUAGE = replace(
 )  # fmt: skip
 """Half of its conditionals are zero: each word reveals the block of the other."""
 
-_SMOKE = FlowConfig(
-    "smoke", halvings=2, batches=(1, 4), relative_rates=(1.0, 2.0), replicas=60, horizon=2.0,
-    finite_batches=(1, 4, 16), adam_rates=(0.02, 0.01), adam_replicas=16, adam_horizon=0.1, end_horizon=1.0,
-    flat_horizon=4.0, landscape_steps=2000,
-)  # fmt: skip
-
-PRESETS = {name: FlowConfig(name) for name in PRESET_NAMES} | {
-    "smoke": _SMOKE,
-    # Without SGD's smallest rates, which take most of its steps. The limit of Adam needs all three of its.
-    "laptop": FlowConfig("laptop", halvings=2),
-}
-"""The longer ones are identical: tiny models need no more than a laptop."""
-
-
 # SGD and Adam beside the flows that Theorem 3.3 predicts (Section 3)
 
 
@@ -98,7 +78,7 @@ class _OnTheManifold(Run):
     language: LanguageSpec
     rank: int
     unbalance: float
-    settings: FlowConfig
+    settings: FlowSettings
     seed: int
 
     names: ClassVar[tuple[str, ...]]
