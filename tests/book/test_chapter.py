@@ -83,15 +83,15 @@ def test_a_chapter_without_a_book_says_so_first(tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"szie": "10K"}, "Unknown parameter 'szie'; valid here are preset, learning_rate, replicas"),
-        ({"size": "40K"}, "Unknown parameter 'size'; valid here are preset, learning_rate, replicas"),
-        ({"replicas": 0}, r"replicas must be positive; got 0\."),
+        ({"szie": "10K"}, "Unknown parameter 'szie'; valid here are preset, language, size"),
+        ({"vocabulary": 8}, "Unknown parameter 'vocabulary'; valid here are preset, language, size"),
+        ({"seeds": 0}, r"seeds must be positive; got 0\."),
     ],
 )
 def test_bad_parameters_compute_nothing(given, message, monkeypatch):
     monkeypatch.setattr(chapter, "compute_all", lambda *_: pytest.fail("something was computed"))
     with pytest.raises(ParameterError, match=message):
-        begin(given, study_of("03_implicit_bias"), "03_implicit_bias")
+        begin(given, study_of("02_existence"), "02_existence")
 
 
 def test_a_fault_ends_a_notebook_with_its_sentence_and_no_traceback(tmp_path):
