@@ -37,11 +37,65 @@ workers: int = None  # runs at once; None: one per core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
-# %%
-from sameloss.book.chapter import begin
-from sameloss.studies.local_signal.pages import STUDY
+# %% [markdown]
+# ## The experiment
+#
+# The exact flow at the settings of Figure 3.3 and for other numbers of rows and strengths of the noise, stochastic descent beside it, and tangent kernels.
 
-page = begin(globals(), STUDY, "ii3_local_signal")
+# %% tags=["experiment"]
+from sameloss.book.cells import begin
+from sameloss.studies.local_signal.statements import TRAINING, training_checks
+
+FIGURE = {
+    "noise": 1000, "multiplier": 1.0, "lr": 0.1, "batch": 500, "steps": 3000, "seeds": 3, "length": 1e-6, "d": 10, "horizon": 1e7,
+    "phase": (100, 200, 500, 1000, 2000, 5000, 10_000, 100_000),  # k of the phase diagram
+    "multipliers": (0.5, 0.75, 1.0, 1.25, 1.5), "filters": (1, 2, 4, 8, 16, 32), "starts": 40, "held": 10, "images": 400,
+}  # fmt: skip
+LONG = FIGURE | {
+    "steps": 10_000,
+    "seeds": 10,
+    "starts": 400,
+    "held": 50,
+    "images": 2000,
+}  # nothing here needs a GPU
+SMOKE = FIGURE | {
+    "noise": 100, "batch": 50, "steps": 60, "seeds": 2, "horizon": 1e4, "phase": (100, 1000), "multipliers": (0.5, 1.0),
+    "filters": (1, 4, 16), "starts": 6, "held": 2, "images": 100,
+}  # fmt: skip
+PRESETS = {"smoke": SMOKE, "laptop": FIGURE, "laptop-long": LONG, "gpu": LONG, "paper": LONG | {"seeds": 20}}
+BOUNDS = {
+    "noise": (2, 10_000_000), "multiplier": (1e-300, 100), "batch": (1, 100_000), "steps": (51, 1_000_000), "seeds": (2, 300)
+}  # fmt: skip
+page = begin(globals(), "ii3_local_signal", PRESETS, BOUNDS, exact=TRAINING, check=training_checks)
+
+# %% tags=["experiment"]
+from sameloss.studies.local_signal.experiment import (
+    FilterDescent,
+    TangentStarts,
+    signal_flows,
+    signal_sgd,
+    tangent_rows,
+)
+from sameloss.studies.local_signal.tangent import PATCHES
+from sameloss.studies.local_signal.theory import Patches
+
+FIRST_SEED = 100  # the pilot's were 0 and 1
+patches, descent = Patches(page.noise, page.multiplier), FilterDescent(page.lr, page.length)
+of_flow, of_phase, of_kernels = page.compute(
+    signal_flows((page.noise,), (page.multiplier,), descent, page.horizon),
+    signal_flows(page.phase, page.multipliers, descent, page.horizon),
+    tangent_rows(PATCHES, TangentStarts(page.filters, page.starts, page.held, page.images), FIRST_SEED),
+)
+of_sgd = page.sweep(
+    lambda seed: signal_sgd(patches, descent, page.d, page.batch, page.steps, seed),
+    seed=range(FIRST_SEED, FIRST_SEED + page.seeds),
+)
+
+# %% tags=["comparison"]
+from sameloss.studies.local_signal.statements import TrainingResults
+
+found = page.results = TrainingResults(patches, descent, page.phase, of_flow, of_phase, of_sgd, of_kernels)
+found.sgd.tail(3)
 
 # %% [markdown]
 # ## One image
@@ -134,7 +188,6 @@ drawing.label_ends(ax)
 # %% mystnb={"figure": {"caption": "Training one filter: the exact flow (thick) and stochastic gradient descent from several starts (thin).", "name": "fig-signal-training"}, "image": {"alt": "Three panels: c rises and b falls; their ratio rises; accuracy rises to 78 per cent."}}
 from sameloss.studies.local_signal.experiment import FIGURE_STEPS
 
-found = page.results
 flow, sgd = (table.assign(**{"|b|/c": abs(table.b / table.c)}) for table in (found.flow, found.sgd))
 end = flow[np.isclose(flow.step, FIGURE_STEPS)].iloc[0]
 finding(
@@ -169,10 +222,10 @@ from sameloss.studies.local_signal.statements import accuracy_after
 
 flows = found.phase.query("multiplier == 1 and step > 0")
 thousand = flows[flows.noise == 1000]
-early, late = (100 * accuracy_after(thousand, steps) for steps in (FIGURE_STEPS, found.config.horizon))
+early, late = (100 * accuracy_after(thousand, steps) for steps in (FIGURE_STEPS, page.horizon))
 finding(
     f"Below k = {least_rows()} no filter reaches 99 % accuracy; at k = 1,000 training has {early:.1f} % "
-    f"after {FIGURE_STEPS:,} steps and {late:.1f} % after {found.config.horizon:,.0f}."
+    f"after {FIGURE_STEPS:,} steps and {late:.1f} % after {page.horizon:,.0f}."
 )
 (ax,) = drawing.panels(1, width=6)
 colors = sns.color_palette("viridis", flows.noise.nunique())
@@ -195,7 +248,7 @@ drawing.label_ends(ax)
 flows = found.phase.groupby(["multiplier", "noise"])[["step", "accuracy"]]
 best = pd.Series({(m, k): theory.best_threshold(Patches(k, m))[1] for m, k in flows.groups})
 tables = {"best filter": best}
-for steps in (FIGURE_STEPS, found.config.horizon):
+for steps in (FIGURE_STEPS, page.horizon):
     tables[f"after {steps:,.0f} steps"] = flows.apply(accuracy_after, steps)
 counts = ", ".join(f"{(table >= 0.9).sum()} ({name})" for name, table in tables.items())
 finding(f"Of {len(best)} settings, accuracy reaches 90 % in {counts}.")

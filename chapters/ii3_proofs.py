@@ -35,11 +35,25 @@ workers: int = None  # runs at once; None: one per core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
-# %%
-from sameloss.book.chapter import begin
-from sameloss.studies.local_signal.pages import STUDY
+# %% tags=["experiment"]
+from sameloss.book.cells import begin
+from sameloss.studies.local_signal.experiment import TangentStarts, proof_table, tangent_rows
+from sameloss.studies.local_signal.proofs import PARTS
+from sameloss.studies.local_signal.statements import PROOFS, proof_checks
+from sameloss.studies.local_signal.tangent import PATCHES
 
-page = begin(globals(), STUDY, "ii3_proofs")
+FEW = {"filters": (1, 2, 4, 8, 16, 32), "starts": 40, "held": 10, "images": 400}
+LONG = FEW | {"starts": 400, "held": 50, "images": 2000}  # nothing here needs a GPU
+SMOKE = {"filters": (1, 4, 16), "starts": 6, "held": 2, "images": 100}
+PRESETS = {"smoke": SMOKE, "laptop": FEW, "laptop-long": LONG, "gpu": LONG, "paper": LONG}
+page = begin(globals(), "ii3_proofs", PRESETS, {"starts": (2, 10_000)}, exact=PROOFS, check=proof_checks)
+kernels = tangent_rows(PATCHES, TangentStarts(page.filters, page.starts, page.held, page.images), 100)
+tables = page.compute(*map(proof_table, PARTS), kernels)
+
+# %% tags=["comparison"]
+from sameloss.studies.local_signal.statements import ProofResults
+
+found = page.results = ProofResults(*tables)
 
 # %% [markdown]
 # ## Truncated Gaussians: (B.1) to (B.6)
@@ -51,7 +65,6 @@ from sameloss.book.chapter import finding, say
 from sameloss.studies import drawing
 from sameloss.studies.local_signal import proofs
 
-found = page.results
 printed, true = (proofs.moments(b)[0] for b in (-1.0, 1.0))
 say(f"At $b = s$ the printed mean is ${printed:.2f}s$, the true one ${true:.2f}s$.")
 

@@ -5,12 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from cells import definitions
 
+from sameloss.book import cells
+from sameloss.book.cells import NOWHERE
 from sameloss.errors import ParameterError
 from sameloss.store.pool import compute_all
 from sameloss.store.store import Store
 from sameloss.studies.local_signal.experiment import (
-    PRESETS,
     FilterDescent,
     TangentStarts,
     eval_steps,
@@ -19,7 +21,6 @@ from sameloss.studies.local_signal.experiment import (
     signal_sgd,
     tangent_rows,
 )
-from sameloss.studies.local_signal.pages import STUDY
 from sameloss.studies.local_signal.statements import (
     PROOFS,
     TRAINING,
@@ -37,10 +38,9 @@ from sameloss.studies.statement import Judgement, judge_checks, statement_table
 @pytest.fixture(scope="module")
 def opened(shared):
     """Open a page and compute its runs; both pages read the same tangent kernels."""
-    artifacts = str(shared / "local_signal")
 
     def open_computed(name):
-        page = STUDY.open(name, {"preset": "smoke", "artifacts": artifacts})
+        page = cells.opened(name, {"preset": "smoke"}, Store(shared / "local_signal"))
         compute_all(page.store, page.runs(), 1)  # in another process, without checks of types
         return page
 
@@ -68,17 +68,23 @@ def proofs(proofs_page):
 
 
 def open_page(**given):
-    return STUDY.open("ii3_local_signal", {"preset": "smoke"} | given)
+    return cells.opened("ii3_local_signal", {"preset": "smoke"} | given, NOWHERE)
+
+
+def runs(**given):
+    """The runs of the page on training: two flows, tangent kernels, and stochastic descents."""
+    return open_page(**given).runs()
 
 
 # Presets and parameters
 
 
 def test_the_default_is_the_figure_but_for_its_steps():
-    signal = PRESETS["laptop"]
-    assert (signal.patches, signal.d, signal.batch, signal.lr) == (Patches(1000), 10, 500, 0.1)
-    assert PRESETS["paper"].steps == 10_000
-    assert all(min(preset.descents) >= 100 for preset in PRESETS.values())  # seeds that no pilot had
+    *_, descent = runs(preset="laptop")
+    assert (descent.patches, descent.d, descent.batch, descent.descent.lr) == (Patches(1000), 10, 500, 0.1)
+    assert runs(preset="paper")[-1].steps == 10_000
+    for preset in open_page().presets:
+        assert all(run.seed >= 100 for run in runs(preset=preset)[3:])  # seeds that no pilot had
 
 
 @pytest.mark.parametrize(
@@ -98,12 +104,12 @@ def test_invalid_parameters_are_one_sentence(given, sentence):
 
 
 def test_a_parameter_changes_the_keys_of_its_runs_only():
-    first, other = open_page().config, open_page(batch=7).config
-    assert first.descents[100].key != other.descents[100].key
-    assert first.runs()["flow"].key == other.runs()["flow"].key
-    assert open_page(noise=300).config.runs()["flow"].key != first.runs()["flow"].key
-    assert open_page(multiplier=2).config.patches.sigma == 2 * first.patches.sigma
-    assert len(open_page(seeds=4).config.descents) == open_page(seeds=4).seeds == 4
+    first, other = runs(), runs(batch=7)
+    assert first[3].key != other[3].key
+    assert first[0].key == other[0].key
+    assert runs(noise=300)[0].key != first[0].key
+    assert runs(multiplier=2)[3].patches.sigma == 2 * first[3].patches.sigma
+    assert len(runs(seeds=4)[3:]) == open_page(seeds=4).seeds == 4
 
 
 # Stored runs
@@ -179,8 +185,8 @@ def test_steps_to_an_accuracy_and_accuracy_after_steps_are_interpolated(steps):
 
 
 def test_the_interpolated_flow_is_that_of_other_evaluations(found):
-    steps, s = np.array([5.0, 500.0, 2000.0, 5000.0]), found.config
-    exact = flow(s.patches, Filter(s.length, s.length, 0.0), s.lr, np.append(0, steps))
+    steps, s = np.array([5.0, 500.0, 2000.0, 5000.0]), found.descent
+    exact = flow(found.patches, Filter(s.length, s.length, 0.0), s.lr, np.append(0, steps))
     for column in ("c", "b", "accuracy"):
         np.testing.assert_allclose(curve(found.flow, column)(np.log(steps)), exact[column][1:], rtol=1e-5)
 
@@ -191,6 +197,8 @@ def test_no_flow_finds_a_filter_better_than_the_best(found):
 
 
 # Statements on training
+
+PHASE = definitions("ii3_local_signal").FIGURE["phase"]
 
 
 @pytest.fixture
@@ -203,7 +211,7 @@ def ideal(found):
     flow["accuracy"] = accuracy
     sampled = flow[flow.step.between(1, 3000)]
     sgd = pd.concat([sampled.assign(seed=seed, v=0.01) for seed in (100, 101)], ignore_index=True)
-    return replace(found, config=PRESETS["laptop"], flow=flow, sgd=sgd)
+    return replace(found, patches=Patches(1000), numbers=PHASE, flow=flow, sgd=sgd)
 
 
 def verdicts(found):

@@ -1,6 +1,6 @@
-"""The configuration of this study and its stored runs."""
+"""Stored runs: flows, stochastic descent, tangent kernels, proofs."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -10,11 +10,10 @@ from jaxtyping import Float, Int
 
 from sameloss.runs.stage import stage
 from sameloss.seeds import generator_for, stream_seed
-from sameloss.store.store import Report, Run
+from sameloss.store.store import Report
 from sameloss.studies.local_signal import tangent, theory
 from sameloss.studies.local_signal.proofs import PARTS
 from sameloss.studies.local_signal.theory import Filter, Patches
-from sameloss.studies.parameters import MOST_SEEDS, Config, param
 
 STEPS_PER_DECADE = 12
 """Evaluations of flows on a logarithmic scale."""
@@ -126,73 +125,3 @@ def tangent_rows(patches: Patches, tried: TangentStarts, seed: int, report: Repo
 def proof_table(part: str) -> pd.DataFrame:
     """Compute one of `PARTS`, all of which are exact."""
     return PARTS[part]()
-
-
-# Configuration
-
-
-@dataclass(frozen=True)
-class SignalConfig(Config):
-    """Sizes of the data, the training and the kernels: by default those of Figure 3.3, with fewer steps."""
-
-    noise: int = param("rows of noise, k; None: the preset's", 1000, least=2, most=10_000_000, example="300")
-    multiplier: float = param("σ over log k/√k; None: 1", 1.0, kind=float, most=100)
-    lr: float = param("learning rate of w; None: the preset's", 0.1, kind=float)
-    length: float = 1e-6  # of the first filter
-    batch: int = param("fresh images a step; None: the preset's", 500, most=100_000)
-    steps: int = param("of stochastic descent; None: the preset's", 3000, least=EARLY + 1, most=1_000_000)
-    seeds: int = param("of stochastic descent; None: the preset's", 3, least=2, most=MOST_SEEDS)
-    starts: int = param(
-        "of tangent kernels, for every number of filters; None: the preset's", 40, least=2, most=10_000,
-        example="30",
-    )  # fmt: skip
-    d: int = 10  # entries of a row
-    horizon: float = 1e7  # steps of the flow
-    phase: tuple[int, ...] = (100, 200, 500, 1000, 2000, 5000, 10_000, 100_000)  # k of the phase diagram
-    multipliers: tuple[float, ...] = (0.5, 0.75, 1.0, 1.25, 1.5)
-    filters: tuple[int, ...] = (1, 2, 4, 8, 16, 32)  # of tangent kernels
-    held: int = 10
-    images: int = 400
-    first_seed: int = 100  # the pilot's were 0 and 1
-
-    @property
-    def patches(self) -> Patches:
-        return Patches(self.noise, self.multiplier)
-
-    @property
-    def descent(self) -> FilterDescent:
-        return FilterDescent(self.lr, self.length)
-
-    def runs(self) -> dict[str, Run]:
-        """All runs except stochastic descent."""
-        tried = TangentStarts(self.filters, self.starts, self.held, self.images)
-        return {
-            "flow": signal_flows((self.noise,), (self.multiplier,), self.descent, self.horizon),
-            "phase": signal_flows(self.phase, self.multipliers, self.descent, self.horizon),
-            "tangent": tangent_rows(tangent.PATCHES, tried, self.first_seed),
-        }
-
-    @property
-    def descents(self) -> dict[int, Run]:
-        """Stochastic descent by seed."""
-        settings = (self.patches, self.descent, self.d, self.batch, self.steps)
-        seeds = range(self.first_seed, self.first_seed + self.seeds)
-        return {seed: signal_sgd(*settings, seed) for seed in seeds}
-
-
-_GPU = SignalConfig("gpu", steps=10_000, seeds=10, starts=400, held=50, images=2000)
-"""The 10,000 steps of the figure; nothing here needs a GPU."""
-
-_SMOKE = SignalConfig(
-    "smoke", noise=100, batch=50, steps=60, seeds=2, horizon=1e4,
-    phase=(100, 1000), multipliers=(0.5, 1.0),
-    filters=(1, 4, 16), starts=6, held=2, images=100,
-)  # fmt: skip
-
-PRESETS = {
-    "smoke": _SMOKE,
-    "laptop": SignalConfig("laptop"),
-    "laptop-long": replace(_GPU, name="laptop-long"),
-    "gpu": _GPU,
-    "paper": replace(_GPU, name="paper", seeds=20),
-}

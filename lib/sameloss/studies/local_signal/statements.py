@@ -19,7 +19,7 @@ from scipy.interpolate import CubicSpline
 from scipy.stats import truncnorm
 
 from sameloss.studies.local_signal import proofs, tangent, theory
-from sameloss.studies.local_signal.experiment import EARLY, FIGURE_STEPS, SignalConfig
+from sameloss.studies.local_signal.experiment import EARLY, FIGURE_STEPS, FilterDescent
 from sameloss.studies.local_signal.theory import Filter, Patches, best_threshold
 from sameloss.studies.statement import Check, Statement, at_most, check_table, none_above
 
@@ -85,7 +85,9 @@ linear: Section 3.3: A linear classifier fails with probability at least 0.49.
 class TrainingResults:
     """Tables of the page on training."""
 
-    config: SignalConfig
+    patches: Patches
+    descent: FilterDescent
+    numbers: tuple[int, ...]  # k of `phase`
     flow: pd.DataFrame  # exact gradient flow, one row per evaluation
     phase: pd.DataFrame  # the same by number of noise rows and multiplier of σ
     sgd: pd.DataFrame  # stochastic descent by seed and step
@@ -141,7 +143,9 @@ _at_most, _none = partial(at_most, rounding=EXACT), partial(none_above, rounding
 
 def training_checks(found: TrainingResults) -> pd.DataFrame:
     """All checks of the statements on training, one row each."""
-    return check_table([*_grows(found), *_first_steps(found.config), *_sampled(found), *_limits(found)])
+    return check_table(
+        [*_grows(found), *_first_steps(found.patches, found.descent), *_sampled(found), *_limits(found)]
+    )
 
 
 def grown(table: pd.DataFrame) -> pd.DataFrame:
@@ -152,7 +156,7 @@ def grown(table: pd.DataFrame) -> pd.DataFrame:
 
 def _grows(found: TrainingResults) -> Iterator[Check]:
     """Growth between evaluations of the flow, and from step 50 to the end of stochastic descent."""
-    rows = [Patches(k) for k in found.config.phase]
+    rows = [Patches(k) for k in found.numbers]
     gaps = [abs(tangent.linear_error(patches) - theory.threshold_error(patches, 0.0)) for patches in rows]
     yield Check("linear", "all k: exact accuracy of b = 0 less Φ(1/log k), at most", max(gaps), 0, 1e-9)
     flow = grown(found.flow[found.flow.step.between(EARLY, FIGURE_STEPS)])
@@ -164,15 +168,15 @@ def _grows(found: TrainingResults) -> Iterator[Check]:
         yield Check("grows", f"stochastic: share of seeds in which {name} has grown", ends[name].mean(), 1, 0)
 
 
-def _first_steps(config: SignalConfig) -> Iterator[Check]:
+def _first_steps(patches: Patches, descent: FilterDescent) -> Iterator[Check]:
     """Exact steps from both signs of c."""
-    starts = (Filter(c, config.length, 0.0) for c in (config.length, -config.length))
-    up, down = (theory.descend(config.patches, start, config.lr, EARLY) for start in starts)
+    starts = (Filter(c, descent.length, 0.0) for c in (descent.length, -descent.length))
+    up, down = (theory.descend(patches, start, descent.lr, EARLY) for start in starts)
     ever = [float((steps.b > 0).any()) for steps in (up, down)]
     yield Check("first-b", "exact steps from c > 0: whether b is ever positive", ever[0], 1, 0, printed=False)
     yield Check("first-b", "exact steps from c < 0: whether it is", ever[1], 1, 0)
     yield Check("first-b", "and that it is not", ever[1], 0, 0, printed=False)
-    largest = config.noise * (up.b / up.c)[up.b > 0].max()
+    largest = patches.noise * (up.b / up.c)[up.b > 0].max()
     yield at_most("small-b", "exact steps: k b/c at most, while b > 0", largest, 2.0)
 
 
@@ -195,7 +199,7 @@ def _sampled(found: TrainingResults) -> Iterator[Check]:
 
 def _limits(found: TrainingResults) -> Iterator[Check]:
     """The settings of Figure 3.3, not testable at others; best filters; and starts that never learn."""
-    same = found.config.patches == Patches(1000) and found.config.lr == 0.1
+    same = found.patches == Patches(1000) and found.descent.lr == 0.1
     after = accuracy_after(found.flow, FIGURE_STEPS) if same else np.nan
     late = steps_to(found.flow, 0.99) if same else np.nan
     _, literal = best_threshold(Patches(1000, 1 / Patches(1000).sigma))  # σ = 1
