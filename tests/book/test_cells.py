@@ -10,7 +10,7 @@ from cells import definitions
 
 from sameloss.book import cells
 from sameloss.book.cells import opened
-from sameloss.errors import StoreError
+from sameloss.errors import ParameterError, StoreError
 from sameloss.store.location import HOME
 from sameloss.store.pool import compute_all
 from sameloss.store.record import Record
@@ -60,6 +60,18 @@ def test_a_recorded_run_that_was_altered_is_refused(page, tmp_path, monkeypatch,
         path.write_text(path.read_text().replace("0.5", "0.6", 1))
     with pytest.raises(StoreError, match=r"is not what was recorded|is not in"):
         page.recorded("laptop-long")
+
+
+def test_a_chapter_that_compares_nothing_is_one_sentence(tmp_path, monkeypatch):
+    twin = (BOOK / "chapters" / "05_dyck.py").read_text().replace("page.results = ", "forgotten = ")
+    (tmp_path / "05_dyck.py").write_text(twin)
+    monkeypatch.setattr(cells, "twins", lambda: {"05_dyck": tmp_path / "05_dyck.py"})
+    monkeypatch.setattr(cells.Chapter, "compute", lambda page, *runs: [None] * len(runs))
+    page = opened("05_dyck", {"preset": "smoke"}, Store(tmp_path))
+    with pytest.raises(
+        ParameterError, match=r"No cell of 05_dyck\.py that is tagged comparison sets page\.results"
+    ):
+        page.results  # noqa: B018
 
 
 # A plain program.

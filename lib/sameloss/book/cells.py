@@ -22,6 +22,7 @@ from sameloss.book.chapter import begun, given_parameters
 from sameloss.book.costs import announce
 from sameloss.book.run import PARAMETERS, cells
 from sameloss.device import use_device
+from sameloss.errors import ParameterError
 from sameloss.store.location import book_root, default_artifacts, source_checkout
 from sameloss.store.pool import compute_all
 from sameloss.store.record import kept_runs
@@ -139,7 +140,8 @@ def parameter_table(
         known = OF_EVERY_PAGE.get(name) or Parameter(text, KINDS[kind] | None)
         least, most = bounds.get(name, (known.least, known.most))
         known = replace(known, least=least, most=most, may_be_zero=name in bounds and least == 0)
-        table[name] = replace(known, text=text, default=literal_eval(default))
+        example = "5" if name == "seeds" else ""
+        table[name] = replace(known, text=text, default=literal_eval(default), example=example)
     return {n: replace(p, choices=("auto", *presets)) if n == "preset" else p for n, p in table.items()}
 
 
@@ -224,6 +226,10 @@ def opened(
     """Open a chapter by executing the cells of its twin that have one of the tags.
 
     With comparison cells its sweeps are computed, without them only listed.
+
+    Raises:
+        ParameterError: if no comparison cell sets `page.results`.
+
     """
     path, wanted = twins()[name], set(tags)
     opening = Opening(given, store, _parameters_of(path), listing=COMPARISON not in wanted)
@@ -232,6 +238,8 @@ def opened(
         if of_cell & wanted:
             exec(compile(source, path.name, "exec"), namespace)
     page: Chapter = namespace["page"]
+    if COMPARISON in wanted and "results" not in vars(page):
+        raise ParameterError(f"No cell of {path.name} that is tagged {COMPARISON} sets page.results.")
     return page
 
 
