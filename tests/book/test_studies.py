@@ -26,15 +26,20 @@ ROOT = Path(__file__).parents[2]
 
 NAMES = (
     "same_loss",
-    "manifold_flow",
-    "dyck",
     "growing",
-    "local_signal",
     "local_signal_images",
 )
 
 
-IN_CELLS = ("02_confirmation", "ii2_stability", "ii4_decision_lists")
+IN_CELLS = (
+    "02_confirmation",
+    "03_implicit_bias",
+    "05_dyck",
+    "ii2_stability",
+    "ii3_local_signal",
+    "ii3_proofs",
+    "ii4_decision_lists",
+)
 """Chapters whose experiment stands in their cells."""
 
 
