@@ -51,9 +51,11 @@ SMOKE = {
     "adam_rates": (0.02, 0.01), "adam_replicas": 16, "adam_horizon": 0.1, "end_horizon": 1.0, "flat_horizon": 4.0,
     "landscape_steps": 2000,
 }  # fmt: skip
+
+# %% tags=["experiment", "hide-input"]
 LAPTOP = {
     "halvings": 2
-}  # without SGD's smallest rates, which take most of its steps; the limit of Adam needs all of its rates
+}  # without the smallest rates of SGD, which take most of its steps; Adam's limit needs all
 AMOUNTS = {
     "smoke": SMOKE,
     "laptop": LAPTOP,
@@ -72,6 +74,7 @@ def check(found):
     return checks(run, of_sgd, of_adam)
 
 
+# %% tags=["experiment"]
 page = begin(
     globals(), "03_implicit_bias", PRESETS, {"replicas": (1, 100_000)}, exact=STATEMENTS, check=check
 )

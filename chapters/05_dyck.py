@@ -68,6 +68,7 @@ def check(found):
     )
 
 
+# %% tags=["experiment"]
 page = begin(globals(), "05_dyck", PRESETS, BOUNDS, exact=STATEMENTS, check=check)
 given = {"length": page.sentence_length, "width": page.width, "training_steps": page.steps}
 settings = DyckSettings(**page.amounts | {name: value for name, value in given.items() if value is not None})
