@@ -71,6 +71,30 @@ def test_an_environment_variable_without_a_book_is_an_error(apart, monkeypatch):
         book_root()
 
 
+@pytest.mark.parametrize("named", ["~nosuchuser/book", "loop", "n" * 300, "closed/book", "file"])
+def test_a_home_that_cannot_be_looked_into_is_the_same_error(apart, monkeypatch, named):
+    (apart / "loop").symlink_to(apart / "loop")
+    (apart / "file").touch()
+    a_book(apart / "closed" / "book")
+    (apart / "closed").chmod(0)
+    if named == "closed/book" and os.access(apart / "closed", os.X_OK):
+        named = "/proc/1/root/nothing"  # to root all folders are open
+    monkeypatch.setenv(HOME, named)
+    try:
+        with pytest.raises(ParameterError, match=f"^{HOME} must be the book's folder, .*; got {named}.$"):
+            book_root()
+    finally:
+        (apart / "closed").chmod(0o755)
+
+
+def test_a_parent_that_cannot_be_looked_into_is_no_book(apart, monkeypatch):
+    def refused(*_, **__):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "stat", refused)
+    assert book_root() is None
+
+
 def test_without_a_book_artifacts_are_in_the_working_folder_and_records_nowhere(apart):
     (apart / "_config.yml").touch()  # of another project
     assert book_root() is None

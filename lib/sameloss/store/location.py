@@ -4,6 +4,7 @@ import hashlib
 import os
 import subprocess
 from functools import cache
+from os.path import isdir, isfile
 from pathlib import Path
 
 from sameloss.errors import ParameterError, StoreError
@@ -26,14 +27,19 @@ def book_root() -> Path | None:
 
     """
     if named := os.environ.get(HOME):
-        home = Path(named).expanduser().resolve()
-        if not _is_book(home):
+        try:
+            home = Path(named).expanduser().resolve()
+        except (OSError, RuntimeError):  # a link that may not be read, one to itself, a user who is unknown
+            home = None
+        if home is None or not _is_book(home):
             raise ParameterError(
                 f"{HOME} must be the book's folder, which has _config.yml and chapters/; got {named}."
             )
         return home
+    if checkout := source_checkout():
+        return checkout
     here = Path.cwd()
-    return source_checkout() or next(filter(_is_book, (here, *here.parents)), None)
+    return next(filter(_is_book, (here, *here.parents)), None)
 
 
 def source_checkout() -> Path | None:
@@ -43,7 +49,8 @@ def source_checkout() -> Path | None:
 
 
 def _is_book(folder: Path) -> bool:
-    return (folder / "_config.yml").is_file() and (folder / "chapters").is_dir()
+    # Path.is_file raises for a folder that may not be entered, and for a name that is too long.
+    return isfile(folder / "_config.yml") and isdir(folder / "chapters")  # noqa: PTH112, PTH113
 
 
 def default_artifacts() -> Path:
