@@ -92,6 +92,19 @@ def test_a_killed_training_of_two_processes_goes_on_bit_for_bit(parted, whole, t
     assert store.manifest(parted)["files"] == whole.manifest(parted)["files"]
 
 
+UNRESOLVED = ["unshare", "--uts", "sh", "-c", 'hostname unresolved.invalid && exec "$@"', "sh"]
+"""Runs a command where the machine's name has no address."""
+
+
+def test_a_machine_whose_name_has_no_address_trains_as_others_do(parted, whole, tmp_path):
+    if subprocess.run([*UNRESOLVED, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("giving the machine another name needs root")
+    command = [sys.executable, "-c", ONE, str(tmp_path), pickle.dumps(parted).hex()]
+    subprocess.run([*UNRESOLVED, *command], check=True, timeout=600)  # it waited for ever
+    whole.get(parted)
+    assert Store(tmp_path).manifest(parted)["files"] == whole.manifest(parted)["files"]
+
+
 def _wait_until_nothing_runs(folder, limit_s=600.0):
     """Wait for the orphans, which end when their parent does."""
     end = time.monotonic() + limit_s

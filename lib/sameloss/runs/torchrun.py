@@ -88,7 +88,14 @@ def _reason(printed: str) -> str:
 
 def _torchrun(job: Path, processes: int) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nnodes=1", f"--nproc-per-node={processes}", "-m", "sameloss.runs.torchrun", str(job)]
+    command += [
+        "--local-addr=127.0.0.1",
+        "--nnodes=1",
+        f"--nproc-per-node={processes}",
+        "-m",
+        "sameloss.runs.torchrun",
+        str(job),
+    ]
     # Clusters set defaults of torchrun, for trainings on several machines.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PET_")}
     return subprocess.run(
