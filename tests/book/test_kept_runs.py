@@ -8,8 +8,13 @@ was, `test_results.py` tells in small.
 """
 
 import json
+import os
+import re
+import subprocess
+import sys
 import time
 from collections import defaultdict
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -21,6 +26,8 @@ from sameloss.runs.checkpoints import HISTORY
 from sameloss.store.location import default_artifacts, source_revision
 from sameloss.store.record import kept_runs, read_lines
 from sameloss.store.store import LEFT_OUT, Store, with_ancestors
+
+ROOT = Path(__file__).parents[2]
 
 KINDS = sorted(folder.name for folder in kept_runs().root.iterdir())
 
@@ -116,3 +123,22 @@ def test_all_of_it_is_of_committed_source():
     revisions = {line.manifest["revision"] for path in files for line in read_lines(path).values()}
     assert revisions
     assert not any(revision.endswith("dirty") for revision in revisions)
+
+
+NOT_KEPT = {"laptop-long": ["ii5_growing", "ii5_stacking"]}
+"""Pages whose record is not in `results/runs`, as README says."""
+
+
+@pytest.mark.parametrize("preset", ["laptop-long", "workstation", "confirmation"])
+def test_in_a_fresh_clone_a_record_computes_nothing_and_changes_no_file(preset, tmp_path):
+    clone = tmp_path / "clone"
+    git = ("git", "-C", clone)
+    subprocess.run(["git", "clone", "-q", "--shared", ROOT, clone], check=True)
+    command = [sys.executable, "-m", "sameloss.book.build", "record", "--preset", preset]
+    of_clone = {"cwd": clone, "env": os.environ | {"PYTHONPATH": str(clone / "lib")}, "check": True}
+    said = subprocess.run([*command, "--finished"], capture_output=True, text=True, **of_clone).stdout
+    assert not subprocess.run([*git, "status", "--porcelain"], capture_output=True, check=True).stdout
+    left = re.findall(r"^Record of (\w+), preset \S+: about .* left\.$", said, re.MULTILINE)
+    assert left == NOT_KEPT.get(preset, [])
+    assert "runs are left" not in said
+    assert re.search(r"^(Record of .*: complete|.*: finished)\.$", said, re.MULTILINE)
