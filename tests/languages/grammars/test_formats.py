@@ -172,6 +172,13 @@ def test_a_byte_order_mark_is_no_part_of_the_start(text):
     assert read_grammar("\ufeff" + text).symbols == ("S", "A")
 
 
+@pytest.mark.parametrize(
+    "text", ["S A A 1\nA \u00e9 .5\nA e\u0301 .5", "S -> A A [1]\nA -> '\u00e9' [.5] | 'e\u0301' [.5]"]
+)
+def test_a_letter_and_its_accent_are_one_word_however_they_are_encoded(text):
+    assert read_grammar(text).vocabulary == ("\u00e9",)
+
+
 def test_a_text_is_a_language_spec():
     spec = GrammarText(ENGLISH, 9)
     assert (spec.words, spec.max_length) == (6, 9)

@@ -11,6 +11,7 @@ from functools import cached_property
 from itertools import count
 from math import isclose
 from typing import NamedTuple
+from unicodedata import normalize
 
 import networkx as nx
 import numpy as np
@@ -121,7 +122,7 @@ COMMENT = (
 
 def _parse(text: str) -> tuple[str, list[Rule]]:
     """Parse the start symbol and the rules of either notation; comments keep their lines."""
-    text = text.removeprefix("\ufeff")  # a byte-order mark
+    text = normalize("NFC", text.removeprefix("\ufeff"))  # a byte-order mark; é in one sign or in two
     lines = [re.sub(r"^\s*#.*", "", re.sub(COMMENT, r"\1", line)) for line in text.splitlines()]
     arrows = any(
         "->" in line and not re.search(NUMBER, line) for line in lines
