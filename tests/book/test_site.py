@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlparse
@@ -242,6 +244,19 @@ def test_every_page_of_the_contents_is_there(html, monkeypatch):
     monkeypatch.chdir(ROOT)
     for source in toc_files():
         assert (html / source.with_suffix(".html")).exists()
+
+
+@pytest.mark.book
+def test_jupyter_book_alone_builds_the_same_pages(html, tmp_path):
+    """From any folder, of the committed notebooks."""
+    book = tmp_path / "book"
+    shutil.copytree(html.parents[1], book, ignore=shutil.ignore_patterns("_build"))
+    command = [Path(sys.executable).parent / "jupyter-book", "build", book, "-n", "-W", "--keep-going"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    built = book / "_build" / "html"
+    for page in pages(html):
+        assert (built / page.relative_to(html)).read_bytes() == page.read_bytes(), page.name
 
 
 @pytest.mark.book

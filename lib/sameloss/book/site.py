@@ -1,6 +1,7 @@
 """Stage the input of Jupyter Book, and render it if it has changed.
 
-This module is also a Sphinx extension, which removes scripts that need a server.
+This module is also a Sphinx extension, which removes scripts that need a server, and makes pages of committed
+notebooks where `jupyter-book build .` reads them without a stage.
 """
 
 import hashlib
@@ -63,8 +64,7 @@ def stage(committed: bool) -> None:
 
 
 def _contents(committed: bool) -> Iterator[tuple[Path, bytes]]:
-    """Files that Sphinx reads: pages, and notebooks that install the library if the book has an address."""
-    url = yaml.safe_load(Path("_config.yml").read_text("utf-8")).get("repository", {}).get("url")
+    """Files that Sphinx reads."""
     for path in [*map(Path, PAGES), *toc_files()]:
         if path.suffix != ".ipynb":
             yield path, path.read_bytes()
@@ -72,10 +72,7 @@ def _contents(committed: bool) -> Iterator[tuple[Path, bytes]]:
         source = path if committed else EXECUTED / path
         if not source.exists():
             raise SystemExit(f"{path} was not executed; run `make book` first.")
-        notebook = presentable(nbformat.read(source, as_version=4), path)
-        if url:
-            notebook.cells.insert(1, nbformat.v4.new_code_cell(INSTALL.format(url=url), **INVISIBLE))
-        yield path, nbformat.writes(notebook).encode()
+        yield path, nbformat.writes(presentable(nbformat.read(source, as_version=4), path)).encode()
 
 
 INSTALL = """# Where the library is not installed yet, for example in Colab
@@ -91,8 +88,11 @@ if importlib.util.find_spec("sameloss") is None:
 INVISIBLE: dict[str, Any] = {"id": "install", "metadata": {"tags": ["remove-cell"]}}
 
 
-def presentable(notebook: nbformat.NotebookNode, path: Path) -> nbformat.NotebookNode:
-    """Fold plumbing code behind a label; refuse a notebook with errors or missing outputs."""
+def presentable(notebook: nbformat.NotebookNode, path: Path, book: Path | str = ".") -> nbformat.NotebookNode:
+    """A page of a notebook: plumbing code is folded behind a label, findings stand above their figures.
+
+    It installs the library if the book has an address. One with errors or missing outputs is refused.
+    """
     strip_metadata(notebook)
     for cell in code_cells(notebook):
         if any(output.output_type == "error" for output in cell.outputs):
@@ -106,6 +106,9 @@ def presentable(notebook: nbformat.NotebookNode, path: Path) -> nbformat.Noteboo
         elif "say(" in cell.source:
             cell.metadata["tags"] = sorted({*cell.metadata.get("tags", []), "remove-input"})
     notebook.cells = [part for cell in notebook.cells for part in _arranged(cell)]
+    config = yaml.safe_load((Path(book) / "_config.yml").read_text("utf-8"))
+    if url := config.get("repository", {}).get("url"):
+        notebook.cells.insert(1, nbformat.v4.new_code_cell(INSTALL.format(url=url), **INVISIBLE))
     return notebook
 
 
@@ -213,6 +216,7 @@ _THEBE = re.compile(
 def setup(app: Sphinx) -> dict[str, bool]:
     """Sphinx extension: process each page after all other extensions."""
     app.connect("config-inited", _add_buttons)
+    app.connect("source-read", _present)
     app.connect("html-page-context", _finish, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
@@ -223,6 +227,13 @@ def _add_buttons(app: Sphinx, config: Config) -> None:
     if options.get("repository_url"):
         options |= {"use_repository_button": True, "use_issues_button": True}
         options["launch_buttons"] |= {"colab_url": "https://colab.research.google.com"}
+
+
+def _present(app: Sphinx, page: str, source: list[str]) -> None:
+    path = Path(app.env.doc2path(page))
+    if path.suffix == ".ipynb" and STAGE.absolute() not in path.parents:
+        notebook = nbformat.reads(source[0], as_version=4)
+        source[0] = nbformat.writes(presentable(notebook, path.relative_to(app.srcdir), app.srcdir))
 
 
 def _finish(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: document | None) -> None:
