@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import pytest
-from campaign import damage, kills, limits
+from campaign import damage, kills, limits, strangers
 from campaign.kills import at_random_moments, before_a_change
 from campaign.parts import Part, Trial, run, table
 from campaign.victims import Files
@@ -11,7 +11,8 @@ from campaign.victims import Files
 from sameloss.errors import StoreError
 from sameloss.store.store import SCRATCH, Run
 
-PARTS = {part.what: part for part in (*kills.PARTS, *damage.PARTS, *limits.PARTS, *kills.CONCURRENT)}
+ALL = (*kills.PARTS, *damage.PARTS, *limits.PARTS, *strangers.PARTS, *kills.CONCURRENT)
+PARTS = {part.what: part for part in ALL}
 
 
 @pytest.mark.parametrize("what", PARTS)

@@ -2,7 +2,6 @@
 
 import ast
 import io
-import json
 import re
 import subprocess
 import sys
@@ -10,12 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hostile import ENTRIES, KINDS, hostile_folder
 from library import ROOT, parsed, sources
 
-from sameloss.book.costs import announce
-from sameloss.book.pages import open_page
 from sameloss.errors import LanguageError
-from sameloss.languages.pretrained import HubTeacherSpec
 
 PICKLES = {
     "runs/torchrun.py",  # in a folder that its user alone can open, see test_torchrun.py
@@ -157,51 +154,15 @@ def test_pages_and_benchmarks_forbid_code_wherever_they_load(page):
 
 # Folders that want to run code, with a reader at the terminal who says yes
 
-MARK = "open({mark!r}, 'w').close()\n"
-OWN_CODE = {"AutoConfig": "evil.Its", "AutoModelForCausalLM": "evil.Its", "AutoTokenizer": [None, "evil.Its"]}
-LLAMA = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
 
-
-@pytest.fixture(params=["own type", "known type", "no causal type", "own tokenizer", "own generation"])
+@pytest.fixture(params=KINDS)
 def wants_code(request, tmp_path, monkeypatch):
     """A folder whose code would leave a mark, and the mark."""
-    import transformers
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
-
     folder, mark = tmp_path / "model", tmp_path / "mark"
-    words = Tokenizer(WordLevel({name: i for i, name in enumerate("se" + "abcdefghijklmnop")}, unk_token="a"))
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, bos_token="s", eos_token="e")
-    tokenizer.save_pretrained(folder)
-    config = transformers.LlamaConfig(vocab_size=18, **LLAMA)
-    transformers.LlamaForCausalLM(config).save_pretrained(folder)
-    changes = {
-        "own type": {"config.json": {"model_type": "evil", "auto_map": OWN_CODE}},
-        "known type": {"config.json": {"auto_map": OWN_CODE}},
-        "no causal type": {
-            "config.json": {"model_type": "vit", "architectures": ["evil.Its"], "auto_map": OWN_CODE}
-        },
-        "own tokenizer": {"tokenizer_config.json": {"tokenizer_class": "Its", "auto_map": OWN_CODE}},
-        "own generation": {"generation_config.json": {"custom_generate": str(folder)}},
-    }[request.param]
-    for name, change in changes.items():
-        (folder / name).write_text(json.dumps(json.loads((folder / name).read_text()) | change))
-    (folder / "custom_generate").mkdir()
-    for path in (folder / "evil.py", folder / "custom_generate" / "generate.py"):
-        path.write_text(MARK.format(mark=str(mark)))
+    hostile_folder(request.param, folder, mark)
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 100))
     monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
     return folder, mark
-
-
-ENTRIES = {
-    "config": lambda folder, store: HubTeacherSpec.of(folder, None).config(),
-    "price": lambda folder, store: HubTeacherSpec.of(folder, None).token_flops,
-    "build": lambda folder, store: HubTeacherSpec.of(folder, None, words=4, max_length=3).build(),
-    "parameter": lambda folder, store: announce(
-        open_page("02_existence", preset="smoke", language="opt", opt=folder, artifacts=store)
-    ),
-}
 
 
 @pytest.mark.parametrize("entry", ENTRIES)

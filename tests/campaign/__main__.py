@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pandas as pd
 
-from campaign import commands, damage, kills, limits
+from campaign import commands, damage, kills, limits, strangers
 from campaign.parts import Tally, run, table
 from sameloss.store.location import uncommitted
 from sameloss.store.provenance import seal, sealed
 from sameloss.store.store import environment
 
-PARTS = (*kills.PARTS, *damage.PARTS, *limits.PARTS, *kills.CONCURRENT, *commands.PARTS)
+PARTS = (
+    *kills.PARTS, *damage.PARTS, *limits.PARTS, *strangers.PARTS, *kills.CONCURRENT, *commands.PARTS
+)  # fmt: skip
 
 ROOT = Path(__file__).parents[2]
 

@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 MARK = "SAMELOSS_CAMPAIGN"
 """Environment variable that marks all processes of a command, whatever their parents."""
 
-PATIENCE_S = 5.0
+PATIENCE_S = 60.0
 """Time in which all processes of an ended command must end."""
 
 PAGE = "b2_enlargement"
@@ -249,6 +249,21 @@ def again_and_again(kind, most: int, trial: Trial) -> None:
     check_same(trial, left_by(kind, trial.folder), wanted)
 
 
+def installation(trial: Trial) -> None:
+    """Interrupt the installation up to four times; it then goes on to an environment that lacks nothing."""
+    clone = trial.folder / "clone"
+    subprocess.run(["git", "clone", "-q", ROOT, clone], check=True)
+    make = ["make", "-C", clone, ".venv/installed"]
+    for _ in range(4):
+        if not interrupted(make, trial.folder, trial, 240.0):
+            break
+    to_its_end(make, trial.folder, trial.folder / "log")
+    python = clone / ".venv" / "bin" / "python"
+    to_its_end([python, "-m", "pip", "check"], clone, trial.folder / "log")
+    modules = "import jupyter_book, papermill, seaborn, torch, transformers, sameloss.book.pages"
+    to_its_end([python, "-c", modules], clone, trial.folder / "log")
+
+
 def snakemake() -> bool:
     return (ROOT / ".venv-grid" / "installed").exists()
 
@@ -258,6 +273,7 @@ PARTS = (
     Part("grid, interrupted or killed", 2, lambda trial: again_and_again(grid, 4, trial), needs=snakemake),
     Part("two chapters, interrupted or killed", 4, lambda trial: again_and_again(chapters, 4, trial)),
     Part("make book, interrupted or killed", 1, lambda trial: again_and_again(book, 8, trial)),
+    Part("installation, interrupted or killed", 2, installation),
 )
 
 if sys.platform != "linux":

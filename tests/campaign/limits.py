@@ -73,7 +73,7 @@ def forbidden(trial: Trial) -> None:
     path = trial.rng.choice(sorted(root.rglob("*")))
     mode = path.stat().st_mode
     path.chmod(0)
-    child = Child(_as_nobody(lambda: _check_and_compute(run, root)), trial.folder).wait()
+    child = Child(as_nobody(lambda: _check_and_compute(run, root)), trial.folder).wait()
     path.chmod(mode)
     what = f"{run.kind}: {path.relative_to(root)}"
     trial.check(_fine(child.fault, "cannot be used (Permission denied)"), f"{what}: {child.fault}")
@@ -91,7 +91,7 @@ def _give_away(folder: Path) -> None:
         os.chown(path, NOBODY, NOBODY)
 
 
-def _as_nobody(work: Callable[[], None]) -> Callable[[], None]:
+def as_nobody(work: Callable[[], None]) -> Callable[[], None]:
     def do() -> None:
         os.setgid(NOBODY)
         os.setuid(NOBODY)
@@ -112,7 +112,7 @@ def may_be_nobody() -> bool:
     """Whether this process may change its user, and that user can read the library."""
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o777)
-        child = Child(_as_nobody(lambda: Path(store.__file__).read_bytes()), Path(folder)).wait()
+        child = Child(as_nobody(lambda: Path(store.__file__).read_bytes()), Path(folder)).wait()
         return child.fault is None
 
 
