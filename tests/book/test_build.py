@@ -98,6 +98,14 @@ def test_what_the_system_refuses_is_one_sentence(book, said, monkeypatch, error,
     assert re.fullmatch(sentence + r", then run this again: what was computed is kept\.", said("html"))
 
 
+def test_an_interruption_is_one_sentence(book, said, monkeypatch):
+    def interrupted(**_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sameloss.book.record.compute", interrupted)
+    assert said("compute") == "Interrupted; run this again to go on: what was computed is kept."
+
+
 @pytest.mark.parametrize("number", ["0", "-1", "nan", "inf", "1e400"])
 @pytest.mark.parametrize(
     "words",

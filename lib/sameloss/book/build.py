@@ -45,6 +45,8 @@ def main() -> None:
         command(**options)
     except BookError as fault:
         raise SystemExit(str(fault)) from None
+    except KeyboardInterrupt:
+        raise SystemExit("Interrupted; run this again to go on: what was computed is kept.") from None
     except OSError as error:
         if error.strerror is None:  # not of a file, folder or disk
             raise

@@ -112,6 +112,8 @@ def main() -> None:
         run(given.chapter, {name: value_of(text) for name, text in given.p})
     except BookError as fault:
         raise SystemExit(str(fault)) from None
+    except KeyboardInterrupt:
+        raise SystemExit("Interrupted; run this again to go on: what was computed is kept.") from None
 
 
 def value_of(text: str) -> Any:
