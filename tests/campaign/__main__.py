@@ -31,12 +31,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m campaign")
     parser.add_argument("--seed", default="0")
     parser.add_argument("--share", type=float, default=1.0, help="fraction of the trials of every part")
-    parser.add_argument("--only", default="", help="parts whose names contain this")
+    parser.add_argument("--only", nargs="+", default=[""], help="parts whose names contain one of these")
     parser.add_argument("--record", action="store_true", help="write the counts to results/")
     args = parser.parse_args()
-    parts = [part for part in PARTS if args.only in part.what]
+    parts = [part for part in PARTS if any(words in part.what for words in args.only)]
     if not parts:
-        parser.error(f"no part has {args.only!r} in its name; parts are {', '.join(p.what for p in PARTS)}")
+        parser.error(
+            f"no part has any of {args.only} in its name; parts are {', '.join(p.what for p in PARTS)}"
+        )
     if args.record and (args.share < 1 or uncommitted(ROOT)):
         parser.error("only whole parts on a clean tree can be recorded")
     tallies = []
