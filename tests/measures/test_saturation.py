@@ -6,6 +6,7 @@ from itertools import product
 import pytest
 import torch
 
+from sameloss.errors import ModelError
 from sameloss.languages import HMMSpec, PCFGSpec, Sentences, mask_one
 from sameloss.languages.entropy import enumerate_sentences
 from sameloss.measures.saturation import bag_of_words_kl, divergences
@@ -52,6 +53,13 @@ def test_divergences_match_brute_force(tiny_language, tiny_model):
     _, kl = brute_force(tiny_language, tiny_model)
     assert population_kl(tiny_language, tiny_model) == pytest.approx(kl, rel=1e-9)
     assert kl > 0.05
+
+
+def test_a_model_of_another_vocabulary_is_refused(tiny_language, tiny_model):
+    sentences = Sentences(torch.tensor([[1, 2, 3, 1]]), torch.tensor([4]))
+    conditionals = torch.cat([tiny_language.conditionals(sentences), torch.zeros(1, 4, 1)], -1)
+    with pytest.raises(ModelError, match=r"^The model predicts 3 words, and the language has 4\.$"):
+        divergences(tiny_model, sentences, conditionals)
 
 
 def test_the_truth_has_no_divergence(tiny_language):

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sameloss.errors import ModelError
 from sameloss.languages import Sentences, mask_one
 
 CHUNK = 2048
@@ -34,6 +35,9 @@ def divergences(
     Returns:
         Nats per masked token, float64, on the CPU.
 
+    Raises:
+        ModelError: if it predicts another number of words than the language has.
+
     """
     sentences, conditionals = sentences.to("cpu"), conditionals.cpu()
     total = torch.zeros(len(sentences.lengths), dtype=torch.float64)
@@ -43,6 +47,10 @@ def divergences(
             long_enough = (part.lengths > position).nonzero().squeeze(1)
             truth = conditionals[rows[long_enough], position]
             predicted = _log_predictions(model, part.rows(long_enough), position)
+            if predicted.shape != truth.shape:
+                raise ModelError(
+                    f"The model predicts {predicted.shape[-1]} words, and the language has {truth.shape[-1]}."
+                )
             kl = (torch.xlogy(truth, truth) - truth * predicted).sum(-1)  # xlogy(0, 0) = 0
             total[rows[long_enough]] += kl / part.lengths[long_enough]
     return total
