@@ -1,8 +1,14 @@
-"""Functions that chapters define, for their tests."""
+"""Functions that chapters define, and their experiments with other values, for their tests."""
 
 import ast
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from sameloss.book import cells
+from sameloss.book.cells import COMPARISON, EXPERIMENT, NOWHERE, begin, opened
+from sameloss.store.store import Store
 
 CHAPTERS = Path(__file__).parents[1] / "chapters"
 
@@ -21,3 +27,34 @@ def _defines(node: ast.stmt) -> bool:
     if isinstance(node, ast.Assign):
         return all(isinstance(target, ast.Name) and target.id.isupper() for target in node.targets)
     return isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef)
+
+
+def listed(chapter: str, preset: str = "smoke", **given: Any) -> SimpleNamespace:
+    """All names of a chapter's experiment, whose runs are listed and not computed."""
+    return _executed(chapter, NOWHERE, {"preset": preset, **given}, {}, (EXPERIMENT,))
+
+
+def computed(chapter: str, store: Store, given: dict[str, Any], **changes: Any) -> SimpleNamespace:
+    """All names of a chapter's experiment at the preset smoke with other values, computed.
+
+    Args:
+        chapter: by name.
+        store: for its runs.
+        given: parameters.
+        changes: values of the preset.
+
+    """
+    return _executed(chapter, store, {"preset": "smoke", **given}, changes, (EXPERIMENT, COMPARISON))
+
+
+def _executed(chapter, store, given, changes, tags):
+    names = {}
+
+    def begun(namespace, name, presets, *rest, **options):
+        names["found"] = namespace
+        other = {preset: {**values, **changes} for preset, values in presets.items()}
+        return begin(namespace, name, other, *rest, **options)
+
+    with patch.object(cells, "begin", begun):
+        opened(chapter, given, store, tags)
+    return SimpleNamespace(**names["found"])

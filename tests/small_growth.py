@@ -1,23 +1,22 @@
 """How tests grow models, whatever the presets say: two layers to four, by six operators."""
 
-from dataclasses import replace
-
+from sameloss.languages import HierarchySpec
 from sameloss.models.encoder import EncoderShape
-from sameloss.studies.growing.experiment import PRESETS, Operator
+from sameloss.runs.sampling import HeldOutConditionals
+from sameloss.studies.growing.experiment import Growth, Operator
+from sameloss.training.loop import Optimisation
 
-SMALL = replace(
-    PRESETS["smoke"],
+LANGUAGE = HierarchySpec(levels=2, symbols=3, rules=2, smoothing=0.05)
+
+TRAINING = Optimisation(60, 32, 1e-2, 0.03, schedule="constant")
+
+SMALL = Growth(
     shape=EncoderShape(8, 2, 2, 16),
-    base_steps=60,
-    train_sentences=100,
-    test_sentences=100,
+    seeds=(0, 1),
     added=2,
     steps=40,
     lag=10,
-    preserving=(Operator(0, 1, "silent"), Operator(0, 2, "muted")),
     evaluations=8,
-    stage_steps=30,
-    last_steps=60,
-    stage_lag=5,
-    stage_evaluations=4,
+    held_out=HeldOutConditionals(LANGUAGE, 64, 0),
+    preserving=(Operator(0, 1, "silent"), Operator(0, 2, "muted")),
 )

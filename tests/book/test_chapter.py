@@ -67,7 +67,7 @@ def test_a_chapter_without_a_book_says_so_first(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(chapter, "compute_all", lambda *_: None)
     for given, folder in (({}, tmp_path / "artifacts"), ({"artifacts": str(tmp_path / "a")}, tmp_path / "a")):
-        begin({"preset": "smoke", **given}, study_of("ii5_growing"), "ii5_growing")
+        begin({"size": "d8", "seeds": 1, **given}, STUDY, "04_flatness")
         first, _ = capsys.readouterr().out.splitlines()
         assert first == (
             f"No book was found from {tmp_path}: results go to {folder}, and records cannot be shown; "
@@ -75,7 +75,7 @@ def test_a_chapter_without_a_book_says_so_first(tmp_path, capsys, monkeypatch):
         )
     (tmp_path / "_config.yml").touch()
     (tmp_path / "chapters").mkdir()
-    begin({"preset": "smoke"}, study_of("ii5_growing"), "ii5_growing")
+    begin({"size": "d8", "seeds": 1}, STUDY, "04_flatness")
     assert "No book" not in capsys.readouterr().out
 
 

@@ -147,7 +147,7 @@ def test_another_task_and_other_runs_can_be_chosen(table, tmp_path):
 def grown():
     """Losses that mean nothing, some of them equal."""
     rng = np.random.default_rng(0)
-    shape = (SMALL.seeds, len(SMALL.eval_steps), len(SMALL.operators))
+    shape = (len(SMALL.seeds), len(SMALL.looks), len(SMALL.operators))
     seen = rng.uniform(0.1, 0.2, shape).round(2)
     nothing = np.zeros(shape[:2])
     return Grown(SMALL, seen, rng.uniform(0.1, 0.2, shape), nothing, nothing)

@@ -24,11 +24,7 @@ from sameloss.studies.parameters import cell
 ROOT = Path(__file__).parents[2]
 
 
-NAMES = (
-    "same_loss",
-    "growing",
-    "local_signal_images",
-)
+NAMES = ("same_loss",)
 
 
 IN_CELLS = (
@@ -36,9 +32,12 @@ IN_CELLS = (
     "03_implicit_bias",
     "05_dyck",
     "ii2_stability",
+    "ii3_images",
     "ii3_local_signal",
     "ii3_proofs",
     "ii4_decision_lists",
+    "ii5_growing",
+    "ii5_stacking",
 )
 """Chapters whose experiment stands in their cells."""
 

@@ -5,9 +5,8 @@ fine-tuning is fast enough for its predictions to depend on every setting.
 """
 
 from dataclasses import fields, replace
-from tempfile import gettempdir
 
-from small_growth import SMALL
+from small_growth import LANGUAGE, SMALL, TRAINING
 from toy_runs import TINY
 
 from sameloss.images import ImageSource
@@ -24,7 +23,7 @@ from sameloss.runs.sampling import (
     HeldOutConditionals,
     LabelledSampling,
 )
-from sameloss.store.store import Run, Store
+from sameloss.store.store import Run
 from sameloss.studies.decision_lists.experiment import (
     Steps,
     TaskShape,
@@ -42,7 +41,6 @@ from sameloss.studies.dyck.experiment import (
     dyck_transfer,
 )
 from sameloss.studies.growing.experiment import Member
-from sameloss.studies.growing.pages import GrowingPage, StackingPage
 from sameloss.studies.local_signal.experiment import (
     FilterDescent,
     TangentStarts,
@@ -270,27 +268,28 @@ def flows() -> dict[str, Run]:
 
 def growing() -> dict[str, Run]:
     """The runs of growing."""
-    brief = {"base_steps": 12, "warmup": SMALL.optimisation.lasting(12).warmup}
-    settings = replace(SMALL, **brief, steps=6, lag=2, sentences=16, evaluations=3)
-    page = GrowingPage("ii5_growing", settings, Store(gettempdir()))
-    candidates, not_grown = page.candidates(0)
+    held_out = HeldOutConditionals(LANGUAGE, 16, 0)
+    growth = replace(SMALL, steps=6, lag=2, evaluations=3, held_out=held_out)
+    base = base_training(LANGUAGE, SMALL.shape, TRAINING.lasting(12), 0, label_noise=0.0)
+    candidates, not_grown = growth.candidates(base, growth.operators), growth.candidates(base, ())
     return {
-        "growing, corpus": page.base(0).corpus,
-        "growing, held out": page.held_out,
-        "growing, base": page.base(0),
+        "growing, corpus": base.corpus,
+        "growing, held out": held_out,
+        "growing, base": base,
         "growing, candidates": candidates,
         "growing, not grown": not_grown,
         "growing, member": Member(candidates, 1),
-        **stages(),
+        **stages(held_out),
     }
 
 
-def stages() -> dict[str, Run]:
+def stages(held_out: HeldOutConditionals) -> dict[str, Run]:
     """The last stage of stacking by LAG, and its ancestors."""
-    settings = replace(SMALL, stage_steps=6, last_steps=8, stage_lag=1, stage_sentences=16)
-    page = StackingPage("ii5_stacking", settings, Store(gettempdir()))
-    first, last = page.stages(0, "adaptive")
-    return {"stacking, base": first.base, "stacking, first": first, "stacking, last": last}
+    shape, copies = replace(SMALL.shape, layers=1), [Operator(index, 1, "duplicate") for index in range(2)]
+    base = base_training(LANGUAGE, shape, TRAINING.lasting(6), 0, label_noise=0.0)
+    first = Stage(base, (copies[0],), 1, 6, (6,), "mapped", held_out, 0, False)
+    last = Stage(first, tuple(copies), 1, 8, (2, 4, 6, 8), "mapped", held_out, 1, True)
+    return {"stacking, base": base, "stacking, first": first, "stacking, last": last}
 
 
 def lists() -> dict[str, Run]:

@@ -99,7 +99,7 @@ def movable_growth(panels: Mapping[str, Grown]) -> HTML:
         name: {
             "operators": [[operator.name, operator.filling] for operator in grown.operators],
             "steps": grown.steps,
-            "seeds": list(grown.settings.all_seeds),
+            "seeds": list(grown.growth.seeds),
             "seen": _short(grown.chosen_by, 4),
             "final": _short(grown.final, 4),
         }

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from cells import definitions
 
-from sameloss.studies.growing.claims import EARLY, STACKING_TOPICS, TOPICS
+from sameloss.studies.growing.claims import EARLY, STACKING_TOPICS, TOPICS, Stacks, grown_from
 from sameloss.studies.verdict import Verdict, judge, verdict_table
 
 # Growing once
@@ -93,20 +93,24 @@ def written(tables, folder):
     return {name: pd.read_csv(folder / f"{name}.csv") for name in tables}
 
 
-def test_results_of_growing_survive_a_record(page, tmp_path):
-    again = page.read(written(page.tables(), tmp_path), page.config)
-    assert again.kl == pytest.approx(page.results.kl, rel=1e-5)
-    assert again.scratch == pytest.approx(page.results.scratch, rel=1e-5)
-    expected = page.results.downstream.reset_index(drop=True)
+def test_results_of_growing_survive_a_record(growing, tmp_path):
+    again = grown_from(growing.growth, written(growing.tables, tmp_path), growing.page.aged)
+    grown = growing.page.results
+    assert again.kl == pytest.approx(grown.kl, rel=1e-5)
+    assert again.scratch == pytest.approx(grown.scratch, rel=1e-5)
+    expected = grown.downstream.reset_index(drop=True)
     pd.testing.assert_frame_equal(again.downstream, expected, check_dtype=False)
     assert set(again.aged) == {8, 20}
-    assert again.aged[8].kl.shape[0] == 1
-    assert again.aged[20].kl[0] == pytest.approx(page.results.kl[0], rel=1e-5)
+    for age, own in again.aged.items():
+        table = growing.page.store.get(growing.aged(age, 0, growing.page.aged.operators))
+        last = table[table.step == 12].set_index("operator").kl
+        expected = last[[operator.name for operator in own.operators]]
+        assert own.final == pytest.approx(expected.to_numpy()[None], rel=1e-5)
 
 
 def test_results_of_stacking_survive_a_record(stacking, tmp_path):
-    again = stacking.read(written(stacking.tables(), tmp_path), stacking.config)
-    assert again.final("middle") == pytest.approx(stacking.results.final("middle"), rel=1e-5)
+    again = Stacks(written(stacking.tables, tmp_path)["stages"])
+    assert again.final("middle") == pytest.approx(stacking.page.results.final("middle"), rel=1e-5)
 
 
 # Claims on growing once
@@ -173,11 +177,11 @@ def test_the_opposite_of_the_planted_claims_is_contradicted(synthetic):
 
 
 def test_without_preserving_operators_there_is_no_comparison_with_copies(synthetic):
-    none = replace(synthetic.settings, preserving=())
+    none = replace(synthetic.growth, preserving=())
     count = len(none.operators)
     fewer = replace(
         synthetic,
-        settings=none,
+        growth=none,
         chosen_by=synthetic.chosen_by[..., :count],
         kl=synthetic.kl[..., :count],
     )

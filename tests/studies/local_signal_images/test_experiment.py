@@ -1,25 +1,25 @@
-"""The configuration, the stored runs and the page."""
+"""The experiment in the chapter, the stored runs and the page."""
 
 from dataclasses import replace
 
 import pytest
 import torch
+from cells import computed, listed
 from torch.func import functional_call
 
+from sameloss.book.pages import open_page
 from sameloss.errors import ParameterError
 from sameloss.images import ImageSource
-from sameloss.store.pool import compute_all
 from sameloss.store.store import Store
 from sameloss.studies.local_signal_images.claims import TOPICS
 from sameloss.studies.local_signal_images.experiment import (
-    PRESETS,
     KernelFit,
     Model,
     image_comparison,
     lazy_training,
+    require_images,
     set_up,
 )
-from sameloss.studies.local_signal_images.pages import STUDY
 from sameloss.studies.local_signal_images.theory import (
     LogisticDescent,
     PooledCNN,
@@ -31,76 +31,96 @@ from sameloss.studies.local_signal_images.theory import (
     tangent_kernel,
 )
 
-# Configuration.
-
-LAPTOP, LONG, PAPER = (PRESETS[name] for name in ("laptop", "laptop-long", "paper"))
+# The experiment.
 
 
-def configured(tmp_path, **parameters):
-    return STUDY.open("ii3_images", {"preset": "smoke", "artifacts": str(tmp_path), **parameters}).config
+@pytest.fixture(scope="module")
+def laptop():
+    return listed("ii3_images", "laptop")
+
+
+def by_kind(found):
+    """The comparisons and the lazy trainings of a page."""
+    runs = found.page.runs()
+    return tuple([run for run in runs if run.kind == kind] for kind in ("ImageComparison", "LazyTraining"))
+
+
+def scenes_of(found):
+    """Backgrounds of the comparisons, in order."""
+    return list(dict.fromkeys(run.scene for run in by_kind(found)[0]))
 
 
 def test_the_paper_is_the_thesis():
-    assert PAPER.noises == (0.0, 0.5, 1.0, 2.0)
-    assert len(PAPER.scenes) == 4 * 3 * 2
-    assert PAPER.network == WideResNet(10)
-    assert network_size(PAPER.network, 3, 32)[0] == pytest.approx(7.4e6, rel=0.01)
-    assert PAPER.descent.steps == 200 * 50_000 // 128
-    epoch = PAPER.descent.steps // 200
-    rates = [PAPER.descent.lr_at(epoch * at) for at in (79, 81, 101, 121)]
+    paper = listed("ii3_images", "paper")
+    assert paper.noises == (0.0, 0.5, 1.0, 2.0)
+    assert len(scenes_of(paper)) == 4 * 3 * 2
+    run = paper.page.runs()[0]
+    assert run.network == WideResNet(10)
+    assert network_size(run.network, 3, 32)[0] == pytest.approx(7.4e6, rel=0.01)
+    assert run.descent.steps == 200 * 50_000 // 128
+    epoch = run.descent.steps // 200
+    rates = [run.descent.lr_at(epoch * at) for at in (79, 81, 101, 121)]
     assert rates == pytest.approx([0.1, 0.02, 0.004, 0.0008])
-    assert (PAPER.linear.lr, PAPER.linear.batch, PAPER.linear.steps) == (1e-3, 50, 200_000)
-    assert PAPER.source.second == (2, 3, 4, 5, 6, 7)
+    assert (run.linear.lr, run.linear.batch, run.linear.steps) == (1e-3, 50, 200_000)
+    assert run.source.second == (2, 3, 4, 5, 6, 7)
+    assert paper.theirs
 
 
-def test_the_first_placement_has_every_noise_and_others_its_ends():
-    scenes = [(s.placement, s.side, s.noise) for s in LAPTOP.scenes]
+def test_the_first_placement_has_every_noise_and_others_its_ends(laptop):
+    scenes = [(s.placement, s.side, s.noise) for s in scenes_of(laptop)]
     assert len(set(scenes)) == len(scenes) == 3 + 2 + 2 + 2
     assert {noise for place, side, noise in scenes if place == "random place" and side == 16} == set(
-        LAPTOP.noises
+        laptop.noises
     )
     assert {noise for place, _, noise in scenes if place == "fixed corner"} == {0.0, 1.0}
-    assert len(PRESETS["laptop-long"].scenes) == 4 * 6
+    assert len(scenes_of(listed("ii3_images", "laptop-long"))) == 4 * 6
 
 
-def test_the_trained_kernel_is_solved_at_the_first_placement_alone():
-    solved = [s.placement for s in LAPTOP.scenes if LAPTOP.comparison(s, 100).kernel.trained]
-    assert solved == ["random place"] * 3
+def test_the_trained_kernel_is_solved_at_the_first_placement_alone(laptop):
+    solved = [run.scene for run in by_kind(laptop)[0] if run.seed == 100 and run.kernel.trained]
+    assert [(scene.placement, scene.side) for scene in solved] == [("random place", 16)] * 3
 
 
 def test_lazy_training_has_the_samples_that_are_compared():
-    runs = LONG.runs()
-    compared, lazy = runs["images"], runs["lazy"][0]
+    compared, (lazy, *_) = by_kind(listed("ii3_images", "laptop-long"))
     assert {run.seed for run in compared} == set(range(100, 115))  # the pilot's were below
     own = next(run for run in compared if (run.scene, run.seed) == (lazy.scene, lazy.seed))
     assert replace(lazy, descent=own.descent, scales=()) == lazy_training(
         own.source, own.scene, own.network, own.descent, own.examples, own.seed, ()
     )
     assert lazy.descent == LogisticDescent(0.2, 64, 500, "SGD")
-    assert PRESETS["gpu"].runs()["lazy"] == []
+    assert by_kind(listed("ii3_images", "gpu"))[1] == []
 
 
-def test_a_reader_may_ask_for_other_noise_and_training(tmp_path):
-    config = configured(tmp_path, noise=2, steps=7, lr=0.01, examples=50)
-    assert config.noises == (0.0, 0.5, 1.0, 2.0)
-    lazy = config.runs()["lazy"][0]
-    assert (lazy.scene.noise, lazy.descent.steps, lazy.descent.lr) == (1.0, 7, 0.2)
-    assert (config.descent.steps, config.descent.lr, config.examples) == (7, 0.01, 50)
-    assert lazy.scene in config.scenes
+def test_a_reader_may_ask_for_other_noise_and_training():
+    found = listed("ii3_images", noise=2, steps=7, lr=0.01, batch=9, examples=50)
+    assert found.noises == (0.0, 0.5, 1.0, 2.0)
+    compared, (lazy, *_) = by_kind(found)
+    assert (lazy.scene.noise, lazy.descent.steps, lazy.descent.lr, lazy.descent.batch) == (1.0, 7, 0.2, 9)
+    for run in compared:
+        assert (run.descent.steps, run.descent.lr, run.descent.batch, run.examples) == (7, 0.01, 9, 50)
+    assert lazy.scene in scenes_of(found)
 
 
-def test_a_reader_may_bring_images(tmp_path, monkeypatch):
+def test_a_reader_may_train_the_linearised_network_for_other_steps():
+    run = listed("ii3_images", "gpu", steps=7).page.runs()[0]
+    assert (run.descent.steps, run.linear.steps, run.linear.batch) == (7, 7, 50)
+
+
+def test_a_reader_may_bring_images(monkeypatch):
     monkeypatch.setattr(ImageSource, "known", lambda self: replace(self, content="known"))
-    config = configured(tmp_path, preset="paper", data="images", max_hours=1000)
-    assert (config.source.name, config.source.halves, config.source.content) == ("images", True, "known")
-    assert (config.source.second, config.theirs, PAPER.theirs) == (None, False, True)
-    assert not configured(tmp_path, preset="paper", noise=2, max_hours=1000).theirs
+    found = listed("ii3_images", "paper", data="images", max_hours=1000)
+    (source,) = {run.source for run in found.page.runs()}
+    assert (source.name, source.halves, source.content) == ("images", True, "known")
+    assert (source.second, found.theirs) == (None, False)
+    assert not listed("ii3_images", "paper", noise=2, max_hours=1000).theirs
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"examples": 1301}, "There are 1300 images to train on; 1301 were asked for"),
+        ({"examples": 1_000_001}, "examples is at most 1,000,000"),
         ({"data": "/no/such/folder"}, "Cannot load the images"),
         ({"seeds": 1}, "seeds is at least 2"),
         ({"noise": 0}, "noise must be positive"),
@@ -112,17 +132,19 @@ def test_invalid_settings_are_refused_in_one_sentence(tmp_path, given, message, 
     monkeypatch.setattr("sameloss.hub.constants.ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(ParameterError, match=message) as caught:
-        STUDY.open("ii3_images", {"preset": "smoke", "artifacts": str(tmp_path), **given}).runs()
+        open_page("ii3_images", **{"preset": "smoke", "artifacts": str(tmp_path), **given}).runs()
     assert "\n" not in str(caught.value)
 
 
 def test_images_fit_on_their_backgrounds_and_there_are_enough():
+    source = ImageSource(halves=True)
+    require_images(source, ((1, 8), (2, 4)), 1300)
     with pytest.raises(
         ParameterError, match="An image of 8 pixels a side does not fit on a background of 7; choose"
     ):
-        replace(LAPTOP, sizes=((1, 16), (1, 7)))
+        require_images(source, ((1, 16), (1, 7)), 500)
     with pytest.raises(ParameterError, match="There are 80 images to train on; 500 were asked for"):
-        replace(LAPTOP, source=replace(LAPTOP.source, pool=80))
+        require_images(replace(source, pool=80), ((1, 16),), 500)
 
 
 # Runs.
@@ -219,21 +241,36 @@ def test_more_is_more_effort():
 
 
 @pytest.fixture(scope="module")
-def page(shared):
-    """The page at the smoke preset, its network smaller still."""
-    artifacts = str(shared / "images")
-    page = STUDY.open("ii3_images", {"preset": "smoke", "artifacts": artifacts, "steps": 10})
-    page = replace(page, config=replace(page.config, network=PooledCNN((2, 3), (2, 2)), examples=60))
-    compute_all(page.store, page.runs(), 1)
-    return page
+def small(shared):
+    """The chapter at the smoke preset, its network smaller still."""
+    given = {"workers": 1, "steps": 10, "examples": 60}
+    network = PooledCNN((2, 3), (2, 2))
+    return lambda **changes: (
+        computed("ii3_images", Store(shared / "images"), given, network=network, **changes).page
+    )
+
+
+@pytest.fixture(scope="module")
+def page(small):
+    return small()
 
 
 def test_every_scene_and_seed_is_a_run_and_tables_stand_below_each_other(page):
-    s, results = page.config, page.results
-    assert len(page.runs()) == len({run.key for run in page.runs()}) == (len(s.scenes) + 1) * s.seeds
+    results = page.results
+    scenes = {run.scene for run in page.runs()}
+    assert len(page.runs()) == len({run.key for run in page.runs()}) == (len(scenes) + 1) * page.seeds
+    assert len(scenes) == 2 + 2 + 2 + 2
     assert not results.table[["size", "placement", "noise", "seed", "measure", "of"]].duplicated().any()
     assert set(results.table["size"]) == {"8-on-16", "4-on-8"}
     assert len(results.lazy[["seed", "scale"]].drop_duplicates()) == 2 * 2
+
+
+def test_tables_are_those_of_their_runs(page):
+    run = next(run for run in page.runs() if run.seed == 101 and run.scene.side == 8 and run.scene.noise)
+    table = page.results.table
+    own = table[(table["size"] == "4-on-8") & (table.noise == 0.5) & (table.seed == 101)]
+    assert set(own.placement) == {"random place"}
+    assert own.value.tolist() == page.store.get(run).value.tolist()
 
 
 def test_verdicts_and_statements(page):
@@ -243,16 +280,13 @@ def test_verdicts_and_statements(page):
 
 
 @pytest.mark.parametrize("name", ["laptop", "laptop-long", "gpu", "paper"])
-def test_longer_presets_estimate_their_cost(tmp_path, name):
-    page = STUDY.open("ii3_images", {"preset": name, "artifacts": str(tmp_path)})
-    assert page.runs()[0].effort > 1
+def test_longer_presets_estimate_their_cost(name):
+    assert listed("ii3_images", name).page.runs()[0].effort > 1
 
 
-def test_a_preset_without_kernels_and_lazy_training_has_a_page(page):
+def test_a_preset_without_kernels_and_lazy_training_has_a_page(small):
     """As `gpu` and `paper` are: the linearised network stands for the kernel."""
-    changes = {"kernel": None, "scales": (), "linear": page.config.descent}
-    large = replace(page, config=replace(page.config, **changes))
-    compute_all(large.store, large.runs(), 1)
+    large = small(kernel=None, scales=(), linear=LogisticDescent(3e-3, 32, 10))
     assert large.results.kernel == Model.LINEARISED
     assert large.results.lazy.empty
     kept = [large.results.kept(of) for of in (Model.NETWORK, Model.LINEARISED, Model.GCV)]

@@ -17,7 +17,7 @@ from sameloss.statistics.prediction import (
     recall,
     self_correlation,
 )
-from sameloss.studies.growing.experiment import NOT_GROWN, WAYS, Operator, Settings
+from sameloss.studies.growing.experiment import NOT_GROWN, Growth, Operator
 from sameloss.studies.verdict import OURS, Claim, Topic
 
 # Growing once
@@ -47,7 +47,7 @@ class Grown:
     A candidate that diverged has the largest KL of its shallow model's candidates from then on.
     """
 
-    settings: Settings
+    growth: Growth
     chosen_by: Candidates
     kl: Candidates
     not_grown: Float[np.ndarray, "seed step"]
@@ -57,12 +57,12 @@ class Grown:
 
     @property
     def operators(self) -> tuple[Operator, ...]:
-        return self.settings.operators
+        return self.growth.operators
 
     @property
     def steps(self) -> list[int]:
         """Steps after growing of all evaluations."""
-        return list(self.settings.eval_steps)
+        return list(self.growth.looks)
 
     @property
     def final(self) -> ByOperator:
@@ -75,7 +75,7 @@ class Grown:
     @property
     def early(self) -> int:
         """Index of the evaluation at the thesis' early loss."""
-        return self.nearest(EARLY * self.settings.steps)
+        return self.nearest(EARLY * self.growth.steps)
 
     def of(self, *fillings: str) -> Bool[np.ndarray, " operator"]:
         """Mask of the operators with these fillings."""
@@ -91,18 +91,18 @@ class Grown:
 
     def choice(self, step: int | None = None) -> Choice:
         """Operators with the smallest KL at a step, by default LAG's."""
-        return self.chosen_by[:, self.nearest(self.settings.lag if step is None else step)].argmin(1)
+        return self.chosen_by[:, self.nearest(self.growth.lag if step is None else step)].argmin(1)
 
     def on_top(self, filling: Filling) -> Choice:
         """A baseline of the thesis: new layers on top, whatever the seed."""
-        return np.full(len(self.final), self.operators.index(self.settings.on_top(filling)))
+        return np.full(len(self.final), self.operators.index(self.growth.on_top(filling)))
 
     @property
     def choices(self) -> dict[str, Choice]:
         """Operators chosen by each rule."""
         return {
             "oracle": self.final.argmin(1),
-            f"LAG@{self.settings.lag}": self.choice(),
+            f"LAG@{self.growth.lag}": self.choice(),
             "LAG@0": self.choice(0),
             "last layers repeated on top": self.on_top("duplicate"),
             "random layers on top": self.on_top("random"),
@@ -123,7 +123,7 @@ class Grown:
     def accuracies(self, models: Sequence[str]) -> pd.DataFrame:
         """Final accuracies (%) of one model per seed, in the order of seeds, by task."""
         by_model = self.downstream.pivot_table("accuracy", ["seed", "operator"], "task", sort=False)
-        return by_model.loc[list(zip(self.settings.all_seeds, models, strict=True))]
+        return by_model.loc[list(zip(self.growth.seeds, models, strict=True))]
 
     def named(self, choice: Choice) -> list[str]:
         return [self.operators[at].name for at in choice]
@@ -141,7 +141,7 @@ class Grown:
         The best is chosen on the selection half; the minimum of many noisy numbers would show a gain where
         there is none. Logarithms, because the KLs of shallow models differ by factors.
         """
-        best = self.choice(self.settings.steps)
+        best = self.choice(self.growth.steps)
         return seed_interval(np.log(self.not_grown[:, -1] / chosen(self.final, best)))
 
     def spread(self) -> Seeds:
@@ -191,55 +191,50 @@ def chosen(values: ByOperator, choice: Choice) -> Seeds:
     return values[np.arange(len(choice)), choice]
 
 
-def grown_from(settings: Settings, tables: Mapping[str, pd.DataFrame]) -> Grown:
-    """Read the tables of `pages.GrowingPage`, computed or recorded; missing entries are NaN."""
+def grown_from(growth: Growth, tables: Mapping[str, pd.DataFrame], aged: Growth | None = None) -> Grown:
+    """Join the tables of runs, computed or recorded; missing entries are NaN.
+
+    Args:
+        growth: of all `candidates`.
+        tables: `candidates`, with the model from scratch; perhaps `downstream` and `ages`.
+        aged: how the models in `ages` grow.
+
+    """
     by_step = tables["candidates"].pivot_table(["kl", "chosen_by"], ["seed", "step"], "operator")
-    by_step = by_step.reindex(pd.MultiIndex.from_product([settings.all_seeds, settings.eval_steps]))
+    by_step = by_step.reindex(pd.MultiIndex.from_product([growth.seeds, growth.looks]))
 
     def by_candidate(column: str, *operators: str) -> Candidates:
         values = by_step[column].reindex(columns=operators).to_numpy()
-        return values.reshape(settings.seeds, -1, len(operators))
+        return values.reshape(len(growth.seeds), -1, len(operators))
 
     def worst_if_diverged(kl: Candidates) -> Candidates:
         return np.where(np.isnan(kl), np.nanmax(kl, (1, 2), keepdims=True), kl)
 
-    def at_age(aged: Settings) -> Grown:
-        ages = tables["ages"]
-        return grown_from(aged, {"candidates": ages[ages.age == aged.base_steps]})
-
-    names = [operator.name for operator in settings.operators]
+    names = [operator.name for operator in growth.operators]
+    ages = tables.get("ages", pd.DataFrame({"age": []}))
     return Grown(
-        settings,
+        growth,
         worst_if_diverged(by_candidate("chosen_by", *names)),
         worst_if_diverged(by_candidate("kl", *names)),
         by_candidate("kl", NOT_GROWN)[..., 0],
         by_candidate("kl", FROM_SCRATCH)[..., 0],
         tables.get("downstream", pd.DataFrame()),
-        {aged.base_steps: at_age(aged) for aged in settings.aged},
+        {age: grown_from(aged or growth, {"candidates": own}) for age, own in ages.groupby("age")},
     )
 
 
 # Growing in stages
-
-WAY_NAMES = {
-    **WAYS,
-    NOT_GROWN: "not grown in the last stage",
-    FROM_SCRATCH: "from scratch, equal FLOPs",
-}
-"""Ways to stack and controls, as tables call them."""
 
 
 @dataclass(frozen=True)
 class Stacks:
     """The evaluations of all ways to stack."""
 
-    settings: Settings
     stages: pd.DataFrame  # seed, way, layers, operator, step (of the stage), kl (nats), flops
 
     def ends(self, way: str) -> pd.DataFrame:
         """The last evaluation of a way, by seed."""
-        runs = self.stages[self.stages.way == way]
-        return runs.groupby("seed").last().loc[list(self.settings.stack_seeds)]
+        return self.stages[self.stages.way == way].groupby("seed").last()
 
     def final(self, way: str) -> Seeds:
         return self.ends(way).kl.to_numpy()

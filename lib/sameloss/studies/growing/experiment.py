@@ -1,10 +1,10 @@
-"""Growth operators, the configuration of this study, and its stored runs."""
+"""Growth operators, the stored runs of this study, and what its chapters share."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, get_args
+from typing import ClassVar
 
 import pandas as pd
 import torch
@@ -15,7 +15,6 @@ from torch import Tensor
 from sameloss.errors import ParameterError
 from sameloss.languages import HierarchySpec, LanguageSpec
 from sameloss.languages.masking import mask_batch
-from sameloss.languages.paper import PAPER_LANGUAGE
 from sameloss.models.encoder import EncoderShape
 from sameloss.models.enlarge import PRESERVING, Filling, LayerMap, grid, grow, repeated
 from sameloss.models.masked_model import MaskedLanguageModel
@@ -25,7 +24,6 @@ from sameloss.runs.sampling import CorpusSampling, HeldOutConditionals
 from sameloss.runs.stage import TABLE, Tabled
 from sameloss.seeds import generator_for, stream_seed
 from sameloss.store.store import SCRATCH, Folder, Report, Run, Store, write_atomically
-from sameloss.studies.parameters import MOST_SEEDS, Config, param
 from sameloss.training.ensembles import (
     Carried,
     Ensemble,
@@ -313,6 +311,14 @@ class Stage(_Grown):
     lag: int  # steps of the trial
     ends: bool  # whether the learning rate decays to zero, as in the last stage
 
+    def __post_init__(self) -> None:
+        """Require a choice before the first evaluation."""
+        if self.lag and self.lag >= self.looks[0]:
+            raise ParameterError(
+                f"A stage's operator is chosen after 0 to {self.looks[0] - 1} of its steps, and before it is "
+                f"first evaluated; got {self.lag}."
+            )
+
     @property
     def done(self) -> int:
         """Steps since initialisation."""
@@ -362,120 +368,67 @@ class Stage(_Grown):
         return super().effort * fraction / len(self.names)
 
 
-# Configuration
+# Growing once
 
-WAYS = {
-    "adaptive": "adaptive (LAG at every stage)",
-    "last": "last layers on top",
-    "middle": "middle layers repeated",
-    "random": "random layers on top",
-}
-"""Ways to stack: adaptive and last are the thesis' (Table C.2), random its other baseline; repeating the
-middle is that of Saunshi et al. (2024)."""
 
-# A random hierarchy in which depth pays: of four in a pilot, the one in which four layers gain most over two
-# (KL 0.15 against 0.20 after 2,000 steps on exact labels). From three layers to five, and with fewer steps,
-# the gain was indistinguishable from zero. The pilot's seeds are not those of the preset.
 LAPTOP_LANGUAGE = HierarchySpec(levels=3, symbols=5, rules=3, smoothing=0.03)
+"""A random hierarchy in which depth pays: of four in a pilot, the one in which four layers gain most over two
+(KL 0.15 against 0.20 after 2,000 steps on exact labels). From three layers to five, and with fewer steps, the
+gain was indistinguishable from zero. The pilot's seeds are not those of the chapters."""
 
-# Sentences twice as long. In a pilot depth paid up to ten layers: KL 0.160, 0.127, 0.115, 0.109 and 0.095 for
-# 2, 4, 5, 7 and 10 layers after 2,000 steps on exact labels, means over two seeds.
 LONG_LANGUAGE = HierarchySpec(levels=4, symbols=4, rules=2, smoothing=0.03)
+"""Sentences twice as long. In a pilot depth paid up to ten layers: KL 0.160, 0.127, 0.115, 0.109 and 0.095
+for 2, 4, 5, 7 and 10 layers after 2,000 steps on exact labels, means over two seeds."""
 
 
-def _preserving(*places: tuple[int, int]) -> tuple[Operator, ...]:
+def base_training(
+    language: LanguageSpec, shape: EncoderShape, optimisation: Optimisation, seed: int, label_noise: float
+) -> GrowthBase:
+    """A training from random weights on fresh sentences."""
+    return GrowthBase(
+        CorpusSampling(language, None, 0),
+        shape,
+        optimisation,
+        seed,
+        checkpoints=(optimisation.steps,),
+        micro_batch=optimisation.batch,
+        resume_every=250,
+        objective=Objective(label_noise=label_noise),
+    )
+
+
+def preserving(*places: tuple[int, int]) -> tuple[Operator, ...]:
     """The operators that preserve the function, at each index and block size."""
     return tuple(Operator(index, block, filling) for filling in PRESERVING for index, block in places)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(Config):
-    """A preset of both pages; the defaults are those of `laptop`."""
+class Growth:
+    """How shallow models grow once, and when the candidates are evaluated."""
 
-    language: LanguageSpec = LAPTOP_LANGUAGE
-    shape: EncoderShape = EncoderShape(32, 4, 2, 128)  # of the shallow models
-    base_steps: int = param("before growing; None: the preset's", 600)
-    batch: int = 32
-    lr: float = 2e-3
-    warmup: float = 0.03  # fraction of the steps before growing
-    label_noise: float = param(
-        "of the labels: 0 exact, 1 sampled as in the thesis; None: the preset's", 0.0, float, may_be_zero=True
-    )
-    state: Carried = param(
-        "of the optimiser: mapped, reset or stale; None: mapped", "mapped", str, choices=get_args(Carried)
-    )
-    train_sentences: int = 400  # of a probe
-    test_sentences: int = 1000
-    tolerance: float | None = param("relative, of all verdicts; None: each claim's own", kind=float)
-
-    # Growing once
-    added: int = 2  # layers
-    seeds: int = param("shallow models; None: the preset's", 3, example="8", most=MOST_SEEDS)
-    first_seed: int = 10
-    steps: int = param("after growing; None: the preset's", 350)
-    lag: int = param("steps after which LAG chooses, its k; None: the preset's", 70)
-    index_stride: int = 1  # between the indices of the operators
-    preserving: tuple[Operator, ...] = _preserving((0, 2))  # beside the thesis' operators
-    ensemble_size: int = 16  # candidates trained at once; bounds memory
-    sentences: int = 1024  # held out
-    evaluations: int = 8  # after growing, about geometrically spaced
-    aged: tuple["Settings", ...] = ()  # the same for shallow models of several numbers of steps
-
-    # Growing in stages
-    stacks: int = param("first stages; None: the preset's", 3, example="8", most=MOST_SEEDS)
-    first_stack: int = 30  # its seed
-    stage_layers: int = 1  # of the first stage, and added in each later one
-    stage_strides: tuple[int, ...] = (1, 1)  # between the indices that the adaptive way tries in later stages
-    stage_steps: int = param("of each stage but the last; None: the preset's", 160)
-    last_steps: int = param("of the last stage; None: the preset's", 320)
-    stage_lag: int = param(
-        "steps after which a stage's operator is chosen; None: the preset's", 16, may_be_zero=True
-    )
-    stage_sentences: int = 1024  # held out
-    stage_evaluations: int = 3  # in the last stage
+    shape: EncoderShape  # of the shallow models
+    seeds: tuple[int, ...]  # of the shallow models
+    added: int  # layers
+    steps: int  # after growing
+    lag: int  # steps after which LAG chooses, its k
+    evaluations: int  # after growing, about geometrically spaced
+    held_out: HeldOutConditionals
+    stride: int = 1  # between the indices of the operators
+    preserving: tuple[Operator, ...] = ()  # beside the thesis' operators
+    state: Carried = "mapped"  # of the optimiser
 
     def __post_init__(self) -> None:
-        """Require choices before the end of the training."""
-        super().__post_init__()
+        """Require a choice before the end of the training."""
         if not self.lag < self.steps:
             raise ParameterError(
                 f"LAG chooses after 1 to {self.steps - 1} of the {self.steps} steps that follow growing; "
                 f"got lag = {self.lag}."
             )
-        longest = min(self.stage_steps, self.stage_eval_steps[0] - 1)
-        if self.stage_lag > longest:
-            raise ParameterError(
-                f"A stage's operator is chosen after 0 to {longest} of its steps, and before the last "
-                f"stage is first evaluated; got {self.stage_lag}."
-            )
-
-    @property
-    def optimisation(self) -> Optimisation:
-        """The optimisation before growing: warm-up, then a constant rate, as the thesis has for BERT."""
-        return Optimisation(self.base_steps, self.batch, self.lr, self.warmup, schedule="constant")
-
-    def pretraining(self, shape: EncoderShape, seed: int, steps: int) -> GrowthBase:
-        """A training from random weights at a constant rate."""
-        return GrowthBase(
-            CorpusSampling(self.language, None, 0),
-            shape,
-            self.optimisation.lasting(steps),
-            seed,
-            checkpoints=(steps,),
-            micro_batch=self.batch,
-            resume_every=250,
-            objective=Objective(label_noise=self.label_noise),
-        )
-
-    @property
-    def all_seeds(self) -> range:
-        """Seeds of the shallow models."""
-        return range(self.first_seed, self.first_seed + self.seeds)
 
     @property
     def operators(self) -> tuple[Operator, ...]:
         """All operators, the thesis' first."""
-        places = grid(self.shape.layers, self.added, self.index_stride)
+        places = grid(self.shape.layers, self.added, self.stride)
         return tuple(Operator(i, b, filling) for filling in PUBLISHED for i, b in places) + self.preserving
 
     def on_top(self, filling: Filling) -> Operator:
@@ -483,13 +436,8 @@ class Settings(Config):
         return Operator(self.shape.layers - self.added, self.added, filling)
 
     @property
-    def eval_steps(self) -> tuple[int, ...]:
-        """Steps after growing at which all candidates are evaluated, with 0, LAG's and the last.
-
-        >>> smoke = PRESETS["smoke"]
-        >>> smoke.eval_steps[:4], smoke.eval_steps[-1] == smoke.steps
-        ((0, 1, 2, 3), True)
-        """
+    def looks(self) -> tuple[int, ...]:
+        """Steps after growing at which all candidates are evaluated, with 0, LAG's and the last."""
         ratio = self.steps ** (1 / (self.evaluations - 1))
         spaced = {round(ratio**power) for power in range(self.evaluations)}
         return tuple(sorted({0, self.lag, self.steps, *spaced}))
@@ -499,92 +447,6 @@ class Settings(Config):
         """The shape of the grown models."""
         return replace(self.shape, layers=self.shape.layers + self.added)
 
-    @property
-    def stack_seeds(self) -> range:
-        return range(self.first_stack, self.first_stack + self.stacks)
-
-    @property
-    def depths(self) -> tuple[int, ...]:
-        """The number of layers in each stage.
-
-        >>> PRESETS["laptop"].depths
-        (1, 2, 3)
-        """
-        return tuple(self.stage_layers * stage for stage in range(1, len(self.stage_strides) + 2))
-
-    @property
-    def stage_eval_steps(self) -> tuple[int, ...]:
-        """Steps of the last stage at which the model is stored and evaluated."""
-        count = self.stage_evaluations
-        steps = {max(1, round(self.last_steps * number / count)) for number in range(1, count + 1)}
-        return tuple(sorted(steps))
-
-    def stage_operators(self, way: str, stage: int) -> tuple[Operator, ...]:
-        """The operators that a way to stack tries in a stage, 1 for the first that grows."""
-        layers = self.depths[stage - 1]
-        top = layers - self.stage_layers
-        if way == "adaptive":
-            places = grid(layers, self.stage_layers, self.stage_strides[stage - 1])
-            return tuple(Operator(index, block, "duplicate") for index, block in places)
-        index = top // 2 if way == "middle" else top
-        return (Operator(index, self.stage_layers, "random" if way == "random" else "duplicate"),)
-
-
-SMOKE = Settings(
-    name="smoke",
-    language=HierarchySpec(levels=2, symbols=3, rules=2, smoothing=0.05),
-    shape=EncoderShape(4, 2, 2, 8), base_steps=15, batch=32, lr=1e-2,
-    train_sentences=30, test_sentences=60,
-    added=1, seeds=2, first_seed=0, steps=10, lag=3,
-    preserving=(Operator(0, 1, "silent"), Operator(1, 1, "muted")),
-    sentences=64, evaluations=5,
-    stacks=2, first_stack=0, stage_steps=8, last_steps=16, stage_lag=2,
-    stage_sentences=64, stage_evaluations=2,
-)  # fmt: skip
-
-AGED = Settings(
-    base_steps=1000, batch=64, lr=2e-3,
-    first_seed=20, steps=800, lag=160, preserving=_preserving((0, 1), (0, 2)),
-    sentences=2048, evaluations=12,
-)  # fmt: skip
-
-# Thirty operators: the eighteen of the thesis' design space, and twelve that preserve the function.
-# With 1,024 sentences (seeds 20 to 22) the halves ranked the operators alike at 0.31 only; by the
-# Spearman-Brown formula sixteen times as many reach 0.88, above what claims about an order require.
-# There are fewer evaluations instead.
-LAPTOP_LONG = Settings(
-    name="laptop-long",
-    language=LONG_LANGUAGE,
-    shape=EncoderShape(32, 4, 6, 128), base_steps=2000, batch=64, lr=2e-3,
-    train_sentences=1000, test_sentences=4000,
-    added=4, first_seed=40, steps=800, lag=160,
-    preserving=_preserving(*((index, block) for index in range(3) for block in (1, 4))),
-    ensemble_size=15, sentences=16_384,
-    aged=tuple(
-        replace(AGED, base_steps=age, warmup=30 / age) for age in (250, 1000, 4000, 16_000)
-    ),
-    stage_strides=(1,) * 5, stage_steps=400, last_steps=800, stage_lag=40, stage_evaluations=4,
-)  # fmt: skip
-
-# The thesis' thirty operators on BERT-BASE's shape, and the six stages of its BERT-LARGE, with 93 operators;
-# the language is the paper's grammar.
-PAPER = Settings(
-    name="paper",
-    language=PAPER_LANGUAGE,
-    shape=EncoderShape(768, 12, 12, 3072), base_steps=30_000, batch=4096, lr=1e-4, label_noise=1.0,
-    train_sentences=2000, test_sentences=4000,
-    added=4, first_seed=0, steps=6000, lag=200, index_stride=2, preserving=(),
-    ensemble_size=1, sentences=4000, evaluations=24,
-    first_stack=0, stage_layers=4, stage_strides=(1, 1, 1, 2, 2),
-    stage_steps=10_000, last_steps=12_500, stage_lag=200, stage_sentences=4000, stage_evaluations=4,
-)  # fmt: skip
-
-GPU = replace(  # less than an hour of an H200 by estimate
-    PAPER,
-    name="gpu",
-    shape=EncoderShape(128, 4, 12, 512), base_steps=10_000, batch=256, lr=5e-4,
-    steps=2000, preserving=_preserving((0, 1), (4, 2), (8, 4)), ensemble_size=12,
-    stage_steps=1000, last_steps=1500, stage_lag=100,
-)  # fmt: skip
-
-PRESETS = {preset.name: preset for preset in (SMOKE, Settings(name="laptop"), LAPTOP_LONG, GPU, PAPER)}
+    def candidates(self, base: GrowthBase, operators: tuple[Operator, ...]) -> Candidates:
+        """A model grown by each operator; without operators it keeps its depth."""
+        return Candidates(base, operators, self.added, self.steps, self.looks, self.state, self.held_out)

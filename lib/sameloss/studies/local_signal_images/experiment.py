@@ -1,7 +1,7 @@
-"""Configuration and stored runs: networks beside their tangent kernels, and lazy training."""
+"""Stored runs: networks beside their tangent kernels, and lazy training."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,15 +12,11 @@ from torch.nn.utils import parameters_to_vector
 
 from sameloss.device import best_device
 from sameloss.errors import ParameterError
-from sameloss.images import CIFAR_10, ImageSource
+from sameloss.images import ImageSource
 from sameloss.runs.stage import stage
 from sameloss.seeds import generator_for
-from sameloss.store.store import Run
 from sameloss.studies.local_signal_images import theory
-from sameloss.studies.local_signal_images.theory import LogisticDescent, LogitNetwork, PooledCNN, Scene
-from sameloss.studies.parameters import MOST_SEEDS, Config, param
-
-# Stored runs
+from sameloss.studies.local_signal_images.theory import LogisticDescent, LogitNetwork, Scene
 
 
 class Model:
@@ -209,180 +205,26 @@ def lazy_training(
     return table.assign(limit=limit)
 
 
-# Configuration
-
-
-ANIMALS = (2, 3, 4, 5, 6, 7)  # classes of CIFAR-10 that are one class of CIFAR-2; the vehicles are the other
-
-EPOCH = 50_000
-
 LAZY_LR = 0.2  # learning rate of lazy training, by SGD
 
 
-@dataclass(frozen=True)
-class ImageConfig(Config):
-    """Images, noise, networks and training.
+def require_images(source: ImageSource, sizes: Iterable[tuple[int, int]], examples: int) -> None:
+    """Require images that fit on their backgrounds, and as many as there are to train on.
 
-    The default is 8-on-16 and 4-on-8 digits. In a pilot (seed 0) at the thesis' largest noise, 2, the kernel
-    was at chance and the network not far above it, so that the noise ends at 1.
+    Args:
+        source: of the images.
+        sizes: factors by which they are downsampled, with sides of their backgrounds.
+        examples: number of training images.
+
+    Raises:
+        ParameterError: if they do not, or there are fewer.
+
     """
-
-    data: str | None = param(
-        "on the hub (name, or name:part), or a folder; classes in two halves; None: the preset's", kind=str
-    )
-    examples: int = param("to train on; None: the preset's", 800, most=1_000_000)
-    noise: float | None = param(
-        "the most; others are 0, a quarter and a half of it; None: the preset's", kind=float
-    )
-    seeds: int = param(
-        "of samples, backgrounds and trainings; None: the preset's", 15, least=2, most=MOST_SEEDS, example="8"
-    )
-    steps: int | None = param("of each training; None: the preset's")
-    lr: float | None = param("learning rate of the network; None: the preset's", kind=float)
-    tolerance: float | None = param("relative, of all verdicts; None: each claim's own", kind=float)
-    source: ImageSource = ImageSource(halves=True)
-    network: LogitNetwork = PooledCNN()
-    descent: LogisticDescent = LogisticDescent(3e-3, 64, 500)
-    noises: tuple[float, ...] = (0.0, 0.25, 0.5, 1.0)  # σ, increasing
-    sizes: tuple[tuple[int, int], ...] = ((1, 16), (2, 8))  # downsampling factor, side of the background
-    placements: tuple[str, ...] = theory.PLACEMENTS
-    kernel: KernelFit | None = KernelFit()
-    linear: LogisticDescent | None = None
-    scales: tuple[float, ...] = (1.0, 10.0, 100.0)  # α of lazy training; empty: no lazy training
-    every: bool = True  # all placements and sizes at every noise, not only at the first and the last
-    theirs: bool = False  # whether data and network are the thesis' own
-    first_seed: int = 100  # the pilot used smaller ones
-
-    def __post_init__(self) -> None:
-        """Require images that fit on their backgrounds, and as many as there are to train on."""
-        super().__post_init__()
-        for shrunk, side in self.sizes:
-            if (size := max(self.source.shape[1:]) // shrunk) > side:
-                raise ParameterError(
-                    f"An image of {size} pixels a side does not fit on a background of {side}; choose "
-                    "smaller images, or the preset gpu or paper."
-                )
-        if self.examples > self.source.pool:
+    for shrunk, side in sizes:
+        if (size := max(source.shape[1:]) // shrunk) > side:
             raise ParameterError(
-                f"There are {self.source.pool} images to train on; {self.examples} were asked for."
+                f"An image of {size} pixels a side does not fit on a background of {side}; choose "
+                "smaller images, or the preset gpu or paper."
             )
-
-    def resolve(self, values: Mapping[str, Any]) -> Any:
-        """Apply a reader's parameters.
-
-        Raises:
-            ParameterError: if images cannot be fetched.
-
-        """
-        config = super().resolve(values)
-        if config.data is not None:
-            source = replace(config.source, name=config.data, halves=True, second=None).known()
-            config = replace(config, theirs=False, source=source)
-        if (most := config.noise) is not None:
-            config = replace(config, theirs=False, noises=(0.0, most / 4, most / 2, most))
-        if (steps := config.steps) is not None:
-            linear = config.linear and replace(config.linear, steps=steps)
-            config = replace(config, descent=replace(config.descent, steps=steps), linear=linear)
-        if config.lr is not None:
-            config = replace(config, descent=replace(config.descent, lr=config.lr))
-        return config
-
-    @property
-    def scenes(self) -> list[Scene]:
-        """All backgrounds: the first placement and size at every noise, others as `every` says.
-
-        The first size is combined with all placements; others are as well, or only with the first placement.
-        """
-        first, *others = self.sizes
-        placements = self.placements if self.every else self.placements[:1]
-        pairs = [(p, first) for p in self.placements] + [(p, size) for size in others for p in placements]
-        ends = self.noises if self.every else (self.noises[0], self.noises[-1])
-        return [
-            self.scene(*pair, noise)
-            for at, pair in enumerate(pairs)
-            for noise in (ends if at else self.noises)
-        ]
-
-    def scene(self, placement: str, size: tuple[int, int], noise: float) -> Scene:
-        shrunk, side = size
-        return Scene(placement, side, noise, shrunk)
-
-    def comparison(self, scene: Scene, seed: int) -> Run:
-        """A network beside its kernel, which is solved at the trained parameters in the first place only."""
-        main = (scene.placement, scene.shrunk) == (self.placements[0], self.sizes[0][0])
-        kernel = self.kernel and replace(self.kernel, trained=main)
-        about = self.source, scene, self.network, self.descent, self.examples, seed
-        return image_comparison(*about, kernel, self.linear)
-
-    def runs(self) -> dict[str, list[Run]]:
-        """Runs by the table that they make.
-
-        Each seed has its own sample, backgrounds, initial parameters and order of examples. Lazy training
-        uses the samples of the comparisons at the middle noise.
-        """
-        seeds = range(self.first_seed, self.first_seed + self.seeds)
-        middle = self.scene(self.placements[0], self.sizes[0], self.noises[len(self.noises) // 2])
-        descent = replace(self.descent, lr=LAZY_LR, optimiser="SGD")
-        lazy = self.source, middle, self.network, descent, self.examples
-        return {
-            "images": [self.comparison(scene, seed) for scene in self.scenes for seed in seeds],
-            "lazy": [lazy_training(*lazy, seed, self.scales) for seed in seeds if self.scales],
-        }
-
-
-def _epochs(epochs: int, batch: int, drops: tuple[int, ...], **options: Any) -> LogisticDescent:
-    """Training for whole epochs of CIFAR; the learning rate drops after `drops` of 200 epochs."""
-    fractions = tuple(drop / 200 for drop in drops)
-    return LogisticDescent(batch=batch, steps=epochs * EPOCH // batch, drops=fractions, **options)
-
-
-# The thesis' setting with less training: CIFAR-2 on Gaussian noise, WRN-10 and its linearisation. Not run.
-# The thesis has one seed; by arithmetic (8e18 operations) a seed of `paper` takes 20 to 30 hours of an
-# H200.
-_GPU = ImageConfig(
-    "gpu",
-    source=replace(CIFAR_10, second=ANIMALS),
-    network=theory.WideResNet(2),
-    descent=_epochs(30, 128, (80, 100, 120), lr=0.1, optimiser="SGD", decay=5e-4),
-    examples=EPOCH,
-    noises=(0.0, 0.5, 1.0, 2.0),
-    sizes=((2, 32),),
-    placements=theory.PLACEMENTS[:2],
-    seeds=2,
-    kernel=None,
-    linear=_epochs(30, 50, (140, 170), lr=1e-3),
-    scales=(),
-    theirs=True,
-)
-
-PRESETS = {
-    "smoke": ImageConfig(
-        "smoke",
-        network=PooledCNN((4, 8, 8)),
-        descent=LogisticDescent(3e-3, 32, 16),
-        examples=80,
-        noises=(0.0, 0.5),
-        seeds=2,
-        scales=(1.0, 100.0),
-        every=False,
-    ),
-    "laptop": ImageConfig(
-        "laptop",
-        descent=LogisticDescent(3e-3, 64, 350),
-        examples=500,
-        noises=(0.0, 0.5, 1.0),
-        seeds=3,
-        every=False,
-    ),
-    "laptop-long": ImageConfig("laptop-long"),
-    "gpu": _GPU,
-    "paper": replace(
-        _GPU,
-        name="paper",
-        network=theory.WideResNet(10),
-        descent=_epochs(200, 128, (80, 100, 120), lr=0.1, optimiser="SGD", decay=5e-4),
-        linear=_epochs(200, 50, (140, 170), lr=1e-3),
-        sizes=((2, 32), (1, 64)),
-        placements=theory.PLACEMENTS,
-    ),
-}
+    if examples > source.pool:
+        raise ParameterError(f"There are {source.pool} images to train on; {examples} were asked for.")
