@@ -211,7 +211,7 @@ if not tables:
     downstream = [accuracy(*of, found) for of, found in zip(probed, accuracies, strict=True)]
     tables = {"candidates": trained.assign(operator=named), "downstream": pd.concat(downstream), "ages": ages}
 grown = page.results = grown_from(growth, tables, page.aged)
-grown.correlation_curve().tail(3)
+tables["candidates"].tail(3)
 
 # %% [markdown]
 # ## Growth operators

@@ -175,7 +175,7 @@ stacked = {
     for seed in seeds
     for way in names
 }
-page.compute(*(own[-1] for own in stacked.values()))
+_ = page.compute(*(own[-1] for own in stacked.values()))
 
 # %% tags=["comparison"]
 import pandas as pd
