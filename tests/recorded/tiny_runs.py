@@ -40,7 +40,7 @@ from sameloss.studies.dyck.experiment import (
     dyck_training,
     dyck_transfer,
 )
-from sameloss.studies.growing.experiment import Member
+from sameloss.studies.growing.experiment import Member, Operator, Stage, base_training
 from sameloss.studies.local_signal.experiment import (
     FilterDescent,
     TangentStarts,

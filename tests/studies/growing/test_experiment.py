@@ -125,6 +125,10 @@ def test_stages_have_as_many_layers_as_their_numbers():
         ),
         ({"steps": 5, "lag": 10}, r"after 1 to 4 of the 5 steps that follow growing; got lag = 10\.$"),
         ({"stage_lag": 15}, r"chosen after 0 to 7 of its steps, and before .* evaluated; got 15\.$"),
+        (
+            {"preset": "laptop-long", "stage_steps": 40, "stage_lag": 40},
+            r"chosen after 0 to 39 of its steps, .* got 40\.$",
+        ),
         ({"label_noise": -1}, "label_noise must be positive; got -1"),
         ({"layers": 3}, "Unknown parameter 'layers'"),
     ],
