@@ -64,10 +64,11 @@ html: .venv/installed  ## Build the HTML of the committed notebooks, executing n
 
 test: lint unit chapters-test book-test  ## Everything CI checks
 
-lint: .venv/installed  ## Ruff, and notebooks against their py:percent twins
+lint: .venv/installed  ## Ruff, mypy, the forge's workflow, and notebooks against their py:percent twins
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
+	$(RUN) -m check_jsonschema --builtin-schema vendor.github-workflows .github/workflows/book.yml
 	$(RUN) -m sameloss.book.build twins
 
 unit: .venv/installed  ## Unit tests of the library

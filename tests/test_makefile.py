@@ -1,11 +1,13 @@
 """The Makefile: an environment that is not fit is noticed first, and made again; any folder will do."""
 
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[1]
 
@@ -164,3 +166,12 @@ def test_several_flags_are_several_words(make):
     make("html")
     _, notes = make("record", "FLAGS=--dry-run --finished", "PAGE=ii5_growing", "MINUTES=9")
     assert notes[0].endswith("--preset laptop-long --page ii5_growing --minutes 9 --dry-run --finished")
+
+
+def test_the_forges_workflow_runs_the_two_commands_of_the_readme():
+    commands = re.search(r"## Two commands.*?```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    readme = [line.partition("#")[0].strip() for line in commands[1].splitlines()]
+    jobs = yaml.safe_load((ROOT / ".github/workflows/book.yml").read_text())["jobs"]
+    run = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    assert run == readme
+    assert set(jobs["publish"]["needs"]) == jobs.keys() - {"publish"}
