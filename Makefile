@@ -12,7 +12,7 @@ BIN := .venv/bin
 RUN := exec env -u PYTHONDONTWRITEBYTECODE PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python
 LIMIT := $${MAX_HOURS:+--max-hours "$$MAX_HOURS"}
 
-.PHONY: help book html test lint unit chapters-test book-test other gpu-check campaign twins notebooks record snakemake freeze clean unfit
+.PHONY: help book html pdf test lint unit chapters-test book-test other gpu-check campaign twins notebooks record snakemake freeze clean unfit
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -61,6 +61,9 @@ book: .venv/installed  ## Execute what has changed at PRESET (smoke, laptop, gpu
 
 html: .venv/installed  ## Build the HTML of the committed notebooks, executing nothing
 	$(RUN) -m sameloss.book.build html --committed
+
+pdf: .venv/installed  ## Print the committed notebooks into _build/book.pdf, with Chromium
+	$(RUN) -m sameloss.book.build pdf
 
 test: lint unit chapters-test book-test  ## Everything CI checks
 

@@ -70,7 +70,7 @@ def write(path, made):
     nbformat.write(made, path)
 
 
-def build(folder):
-    """Build the HTML of the committed notebooks of a book; return the finished process."""
-    command = [sys.executable, "-m", "sameloss.book.build", "html", "--committed"]
+def build(folder, *words):
+    """Build the HTML of the committed notebooks of a book, or what is named; return the finished process."""
+    command = [sys.executable, "-m", "sameloss.book.build", *(words or ("html", "--committed"))]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)

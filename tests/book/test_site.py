@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlparse
 import nbformat
 import pytest
 import yaml
+from browser import in_a_browser
 from tiny_book import PAGE, build, notebook, write
 
 from sameloss.book import site
@@ -195,6 +196,23 @@ def test_a_repository_adds_buttons_and_a_cell_that_installs(book):
     assert "git clone" not in page
     downloaded = (site.HTML / "_sources" / PAGE).read_text()
     assert "!git clone -q --depth 1 https://github.com/me/book same-loss" in downloaded
+
+
+@in_a_browser
+@pytest.mark.book
+def test_the_whole_book_is_printed_into_one_file(book):
+    done = build(book, "pdf")
+    assert done.returncode == 0, done.stdout + done.stderr
+    printed = (book / "_build" / "book.pdf").read_bytes()
+    assert printed.startswith(b"%PDF")
+    assert b"/Outlines" in printed  # a table of contents
+    assert re.search(rb"/Type\s*/Page\b", printed)
+
+
+def test_without_a_browser_nothing_is_printed(book, monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(SystemExit, match="needs Chromium; on Debian"):
+        site.pdf()
 
 
 def test_the_footer_says_the_version():

@@ -4,6 +4,7 @@ python -m sameloss.book.build compute --preset laptop      compute the runs of a
                              [--anew]                      also those that are recorded
 python -m sameloss.book.build execute --preset laptop      execute changed chapters (--force: all)
 python -m sameloss.book.build html [--committed]           render executed (or committed) notebooks
+python -m sameloss.book.build pdf                          print committed notebooks into one file
 python -m sameloss.book.build twins [--sync]               compare notebooks with their py:percent twins
 python -m sameloss.book.build adopt                        keep the outputs and runs of executed notebooks
                              [--check]                     only require that their source is committed
@@ -22,7 +23,7 @@ from sameloss.checks import check_positive
 from sameloss.errors import BookError
 from sameloss.store.location import HOME
 
-MODULES = {"execute": "execute", "html": "site", "twins": "twins"} | dict.fromkeys(
+MODULES = {"execute": "execute", "html": "site", "pdf": "site", "twins": "twins"} | dict.fromkeys(
     ("compute", "adopt", "record"), "record"
 )
 """Module of each command, imported only when it runs."""

@@ -179,19 +179,23 @@ def render() -> None:
     if not RENDERED.exists():
         shutil.rmtree(DOCTREES, ignore_errors=True)  # or pages read by a failed build would not warn again
     RENDERED.unlink(missing_ok=True)
+    _sphinx("html", HTML, nitpicky=True)
+
+
+def _sphinx(builder: str, folder: Path, **options: Any) -> None:
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")  # silences a warning about frozen modules
     from jupyter_book.sphinx import build_sphinx
 
-    folder = STAGE.absolute()
-    toc = str(folder / "_toc.yml")
-    overrides = {"external_toc_path": toc, "latex_individualpages": False, "nitpicky": True}
+    source = STAGE.absolute()
+    toc = str(source / "_toc.yml")
     status = build_sphinx(
-        folder,
-        HTML.absolute(),
+        source,
+        folder.absolute(),
         noconfig=True,
-        path_config=folder / "_config.yml",
-        confoverrides=overrides,
+        path_config=source / "_config.yml",
+        confoverrides={"external_toc_path": toc, "latex_individualpages": False, **options},
         doctreedir=DOCTREES.absolute(),
+        builder=builder,
         warningiserror=True,
         keep_going=True,
         quiet=True,
@@ -201,6 +205,43 @@ def render() -> None:
         raise status
     if status != 0:
         raise SystemExit("The book was not built: see the warnings above.")
+
+
+SINGLE, PDF = Path("_build/single"), Path("_build/book.pdf")
+
+
+def pdf() -> None:
+    """Print the committed notebooks on paper of size A4 with the system's Chromium, and print the path.
+
+    Raises:
+        SystemExit: as `html`, and without Chromium.
+
+    """
+    from playwright.sync_api import sync_playwright
+
+    names = ("chromium", "chromium-browser", "google-chrome")
+    if not (chromium := next(filter(None, map(shutil.which, names)), None)):
+        raise SystemExit("A PDF needs Chromium; on Debian `apt-get install chromium` brings it.")
+    stage(committed=True)
+    _sphinx("singlehtml", SINGLE)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_page()
+        page.goto((SINGLE / "intro.html").absolute().as_uri(), wait_until="load")
+        page.evaluate(UNFOLD)
+        page.evaluate("window.MathJax?.startup?.promise")
+        page.pdf(
+            path=PDF, format="A4", scale=0.75, outline=True, tagged=True, print_background=True, margin=MARGIN
+        )
+        browser.close()
+    print(f"The book: {PDF.resolve()}")
+
+
+UNFOLD = """for (const fold of document.querySelectorAll(".bd-content details"))
+    fold.querySelector(".cell_output") || !fold.closest("div.cell") ? fold.open = true : fold.remove()"""
+"""On paper, folded tables and texts are open, and folded code is left out."""
+
+MARGIN: Any = {"top": "18mm", "bottom": "18mm", "left": "14mm", "right": "14mm"}
 
 
 # The extension of Sphinx
