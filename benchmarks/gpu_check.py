@@ -28,7 +28,7 @@ import torch
 from pretrain import huggingface
 from racing import RESULTS, provenance
 
-from sameloss.book.pages import all_studies, open_page
+from sameloss.book.pages import open_page, pages_at
 from sameloss.device import use_device
 from sameloss.languages import PCFGSpec
 from sameloss.languages.paper import PAPER_LANGUAGE
@@ -53,11 +53,7 @@ PEAK_FLOPS = 989e12
 def smoke_runs(root: Path) -> list[Run]:
     """Return all runs of the book at its smallest preset, parents first."""
     runs = open_page("04_flatness", preset="smoke", language="hmm").runs()
-    for study in all_studies().values():
-        if "smoke" in study.presets:
-            pages = [study.open(name, {"preset": "smoke"}, Store(root)) for name in study.specs]
-            runs += [run for page in pages for run in page.runs()]
-    return with_ancestors(runs)
+    return with_ancestors(runs + [run for page in pages_at("smoke", Store(root)) for run in page.runs()])
 
 
 def representatives(runs: Sequence[Run], each: int) -> list[Run]:

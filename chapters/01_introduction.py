@@ -25,11 +25,11 @@ workers: int = None  # runs at once; None: one per core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
-# %%
-from sameloss.book.chapter import begin
-from sameloss.studies.same_loss.pages import STUDY
+# %% tags=["experiment"]
+from sameloss.book.cells import begin
+from sameloss.studies.same_loss.experiment import PRESETS
 
-page = begin(globals(), STUDY, "01_introduction")
+page = begin(globals(), "01_introduction", {name: {} for name in PRESETS})
 
 # %% [markdown]
 # ## Findings
@@ -45,7 +45,7 @@ from sameloss.book.pages import open_page
 from sameloss.statistics.intervals import paired
 from sameloss.studies import drawing
 from sameloss.studies.same_loss import figures, tables
-from sameloss.studies.same_loss.pages import recorded_answers, recorded_measurements
+from sameloss.book.part_one import recorded_answers, recorded_measurements
 from sameloss.studies.same_loss.saturated import LARGE, SMALL, downstream, leads
 
 record, answers = recorded_measurements(), recorded_answers()

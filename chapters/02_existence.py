@@ -25,6 +25,9 @@ language: str = None  # grammar, hmm or opt; all: every one that the preset has
 size: str = None  # all, or one: d24 to d96 (the width); lstm16 to lstm64 on hmm; 2M to 730M: the paper's
 seeds: int = None  # replicates, each with its own language, weights and batches; None: the preset's
 steps: int = None  # steps of the longest descent; None: the preset's
+lr: list[float] = None  # peak rates, that of the main comparison first; None: the preset's
+layers: int = None  # of every model; None: as many as its size has
+batch: int = None  # sentences of a training step; None: the preset's
 labels: str = None  # posterior, or likelihood as in the released code
 probe_seeds: int = None  # sets of labelled sentences, each with a probe of its own
 trace_sentences: int = None  # masked sentences an estimate of the trace uses
@@ -39,11 +42,28 @@ processes: int = None  # that share one training, each on a core or GPU of its o
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
-# %%
-from sameloss.book.chapter import begin
-from sameloss.studies.same_loss.pages import STUDY
+# %% [markdown]
+# ## The experiment
+#
+# The models are those of [4 Flatness](04_flatness.ipynb), where the experiment stands: every size untrained and at the ends of
+# complete trainings of several lengths, and what follows the longest one. Here they are asked other questions.
 
-page = begin(globals(), STUDY, "02_existence")
+# %% tags=["experiment"]
+from sameloss.book.cells import begin, opened
+from sameloss.studies.same_loss.experiment import PRESETS
+from sameloss.studies.same_loss.parameters import BOUNDS, preset_of
+
+presets = {name: {"experiment": experiment} for name, experiment in PRESETS.items()}
+page = begin(globals(), "02_existence", presets, BOUNDS, auto=preset_of)
+flatness = opened("04_flatness", page.given, page.store)
+page.about = flatness.about
+page.prepare(flatness.runs())
+
+# %% tags=["comparison"]
+from sameloss.studies.same_loss.claims import Comparison
+from sameloss.studies.same_loss.tables import PAGES
+
+found = page.results = Comparison(flatness.results.table, PAGES["02_existence"])
 
 # %% [markdown]
 # All measurements of all models are in one table, one number per row:
@@ -52,13 +72,15 @@ page = begin(globals(), STUDY, "02_existence")
 from sameloss.book.chapter import finding, render, say
 from sameloss.studies.same_loss import figures, tables
 
-table = page.table
+table = found.table
 first = table[table.quantity == "kl"].head(4)
 render(first.drop(columns=["language", "replicate", "task", "reading"]), decimals=4)
 
 # %%
-measured, answers = page.shown
-say(page.source)
+from sameloss.book.part_one import shown
+
+measured, answers, source, provenance = shown(page)
+say(source)
 
 # %%
 render(tables.model_table(measured), decimals=1).format("{:.4f}", subset=["KL"])
@@ -187,7 +209,7 @@ render(tables.control_table(answers, "lookup"), decimals=4)
 # ## What this page found
 
 # %%
-say(tables.conclusion(answers, tables.PAGES["02_existence"]))
+say(tables.conclusion(answers, PAGES["02_existence"]))
 
 # %% [markdown]
 # ## Comparison with the paper
@@ -195,16 +217,16 @@ say(tables.conclusion(answers, tables.PAGES["02_existence"]))
 # The main comparison for each question:
 
 # %%
-render(tables.answer_table(answers, tables.PAGES["02_existence"]))
+render(tables.answer_table(answers, PAGES["02_existence"]))
 
 # %% tags=["remove-input"]
-say(page.provenance)
+say(provenance)
 
 # %% [markdown]
 # From the runs of this page alone:
 
 # %%
-render(tables.answer_table(page.answers))
+render(tables.answer_table(found.answers))
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT

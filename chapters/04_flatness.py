@@ -24,6 +24,9 @@ language: str = None  # grammar, hmm or opt; all: every one that the preset has
 size: str = None  # all, or one: d24 to d96 (the width); lstm16 to lstm64 on hmm; 2M to 730M: the paper's
 seeds: int = None  # replicates, each with its own language, weights and batches; None: the preset's
 steps: int = None  # steps of the longest descent; None: the preset's
+lr: list[float] = None  # peak rates, that of the main comparison first; None: the preset's
+layers: int = None  # of every model; None: as many as its size has
+batch: int = None  # sentences of a training step; None: the preset's
 labels: str = None  # posterior, or likelihood as in the released code
 probe_seeds: int = None  # sets of labelled sentences, each with a probe of its own
 trace_sentences: int = None  # masked sentences an estimate of the trace uses
@@ -38,11 +41,86 @@ processes: int = None  # that share one training, each on a core or GPU of its o
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
-# %%
-from sameloss.book.chapter import begin
-from sameloss.studies.same_loss.pages import STUDY
+# %% [markdown]
+# ## The experiment
+#
+# Amounts, such as the number of sentences, are those of all chapters of Part I (`same_loss/experiment.py`); the presets of this
+# page add at which other peak rates sizes are trained, which of them are trained on at a constant rate, and whether
+# the smallest and the largest transformer are read in all ways.
 
-page = begin(globals(), STUDY, "04_flatness")
+# %% tags=["experiment", "hide-input"]
+from itertools import product
+
+from sameloss.book.cells import begin
+from sameloss.studies.same_loss.experiment import PRESETS as EXPERIMENTS
+from sameloss.studies.same_loss.experiment import tabled
+from sameloss.studies.same_loss.parameters import BOUNDS, chosen, preset_of
+from sameloss.training.objectives import EXACT
+
+ALL = {"other_rates": (0.005, 0.00125), "continued": "all", "controls": True}
+MEASURED = {
+    "smoke": {"continued": ("d8",), "controls": True},
+    "laptop": {"continued": ("d24",)},
+    "workstation": ALL,
+    "pretrained": ALL | {"other_rates": ()},
+}
+ENDS = {"other_rates": (), "continued": (), "controls": False}  # the ends of descents alone
+PRESETS = {name: {"experiment": e, **ENDS, **MEASURED.get(name, {})} for name, e in EXPERIMENTS.items()}
+
+page = begin(globals(), "04_flatness", PRESETS, BOUNDS, auto=preset_of)
+experiment = chosen(page.values)
+page.about = experiment.about
+
+
+# %% [markdown]
+# A *replicate* is one draw of a language, with everything that is trained on it. On each, every size is measured untrained and at the ends of
+# complete trainings of several lengths:
+
+
+# %% tags=["experiment"]
+def descents(replicate):
+    """Every size, untrained and by peak rate and number of steps."""
+    main, ends = replicate.setup.lr, (*replicate.transformers[:1], *replicate.transformers[-1:])
+    rates = page.lr or (main, *(rate for rate in page.other_rates if rate != main))
+    for size in replicate.models:
+        yield replicate.untrained(size)
+        for rate, steps in product(rates, experiment.lengths):
+            controls = page.controls and rate == main and size in ends
+            yield replicate.trained(size, steps, rate, controls=controls)
+
+
+# %% [markdown]
+# After the longest training some continue at a constant rate with sampled labels (the *plateau*). Two checkpoints of it are *cooled*, that is,
+# trained on exact labels to one KL; and one size continues on exact labels throughout:
+
+
+# %% tags=["experiment"]
+def continued(replicate):
+    """What follows the longest descent at the main rate."""
+    steps, exact, sizes = experiment.plateau_steps, replicate.setup.exact, replicate.transformers
+    for size in replicate.models:
+        if page.continued == "all" or size in page.continued:
+            plateau = replicate.plateau(size)
+            yield from (replicate.measured(size, "plateau", at, plateau) for at in steps)
+            for at in (steps[0], steps[-1]) if exact else ():
+                cooled = replicate.cooled(plateau, at, size)
+                yield replicate.measured(size, "cooled", at, cooled, experiment.cooling_steps)
+    if page.continued == "all" and exact and sizes:
+        middle = sizes[len(sizes) // 2]
+        plateau = replicate.plateau(middle, EXACT)
+        yield from (replicate.measured(middle, "plateau, exact labels", at, plateau) for at in steps)
+
+
+# %% tags=["experiment"]
+replicates = list(experiment.replicates())
+measurements = [m for r in replicates for m in (r.baselines(), *descents(r), *continued(r))]
+numbers = page.stack([measurement.run for measurement in measurements])
+
+# %% tags=["comparison"]
+from sameloss.studies.same_loss.claims import Comparison
+from sameloss.studies.same_loss.tables import PAGES
+
+found = page.results = Comparison(tabled(measurements, numbers), PAGES["04_flatness"])
 
 # %% [markdown]
 # ## The idea
@@ -102,21 +180,20 @@ print(f"plain {plain_trace(unigram, anything):.6f}, ", end="")
 print(f"library {fisher_trace(unigram, anything, estimator='exact').total.mean:.6f}")
 
 # %% [markdown]
-# ## The experiment
+# ## From a language to a trace
 #
-# From a language to the trace of a model trained on it, for one replicate of [2b Existence](02_existence.ipynb). The trace is over
+# The trace of one model, for one replicate. It is over
 # the model's own parameters, not over those of an enlarged model as in Appendix B.1:
 
 # %%
 from sameloss.runs.sampling import held_out_masked
-from sameloss.studies.same_loss.experiment import Replicate
 
-replicate: Replicate = page.replicate
-size = replicate.models[0]
-model = page.store.complete.get(replicate.longest_descent(size)).last()  # with weights, at the end
+replicate = replicates[0]
+smallest = replicate.models[0]
+model = page.store.complete.get(replicate.longest_descent(smallest)).last()  # with weights, at the end
 masked = held_out_masked(replicate.language.build(), 500, replicate.seed, "trace")
 trace = fisher_trace(model, masked, generator=torch.Generator().manual_seed(0))
-print(f"{size}: trace {trace.total.mean:.1f} ± {trace.total.standard_error:.1f}")
+print(f"{smallest}: trace {trace.total.mean:.1f} ± {trace.total.standard_error:.1f}")
 
 model, few = model.cpu(), masked.rows(slice(3))  # now with every label summed over, none sampled
 plain = float(plain_trace(model, few))
@@ -219,8 +296,10 @@ drawing.label_ends(ax)
 # pre-trained language model ([Protocol](protocol.md)), has one rate.
 
 # %%
-measured, answers = page.shown
-say(page.source)
+from sameloss.book.part_one import shown
+
+measured, answers, source, provenance = shown(page)
+say(source)
 
 # %% mystnb={"figure": {"caption": "Fisher trace against KL: one line per size and peak learning rate, one point per complete training run. Geometric means over replicates. Solid: the main rate; dotted: the other one.", "name": "fig-trace-kl"}, "image": {"alt": "Fisher trace against KL, one line per size, solid and dotted for two learning rates."}}
 from sameloss.studies.same_loss import figures, tables
@@ -322,7 +401,7 @@ drawing.legend(figures.by_language(measured, figures.accuracy_against_trace)[0])
 # ## What this page found
 
 # %%
-say(tables.conclusion(answers, tables.PAGES["04_flatness"]))
+say(tables.conclusion(answers, PAGES["04_flatness"]))
 
 # %% [markdown]
 # **Not asked here.** Whether flatness is what makes a model more accurate: see [A.4 Algorithms](a4_algorithms.ipynb).
@@ -332,16 +411,16 @@ say(tables.conclusion(answers, tables.PAGES["04_flatness"]))
 # The verdicts follow the rules of [2b Existence](02_existence.ipynb); the paper predicts ratios above one.
 
 # %%
-render(tables.answer_table(answers, tables.PAGES["04_flatness"]))
+render(tables.answer_table(answers, PAGES["04_flatness"]))
 
 # %% tags=["remove-input"]
-say(page.provenance)
+say(provenance)
 
 # %% [markdown]
 # From the runs of this page alone:
 
 # %%
-render(tables.answer_table(page.answers))
+render(tables.answer_table(found.answers))
 
 # %% [markdown]
 # ## The Fisher trace equals the Hessian's only at saturation
@@ -386,4 +465,4 @@ print("parts of the trace add up to it:", bool(abs(total - trace.total.mean) < 1
 # %% tags=["hide-input"]
 from sameloss.book.chapter import close
 
-close(page, page.table)
+close(page, found.table)

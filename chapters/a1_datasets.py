@@ -32,17 +32,32 @@ workers: int = None  # runs at once; None: one per core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
+# %% [markdown]
+# ## The experiment
+#
+# Entropies, lengths and the best accuracies are measured on sentences of every language of the preset, and of languages of the paper's
+# shape; a search calibrates the latter.
+
+# %% tags=["experiment"]
+from sameloss.book.cells import begin
+from sameloss.studies.same_loss import languages
+from sameloss.studies.same_loss.experiment import PRESETS
+from sameloss.studies.same_loss.parameters import BOUNDS, chosen, preset_of
+
+presets = {name: {"experiment": experiment} for name, experiment in PRESETS.items()}
+page = begin(globals(), "a1_datasets", presets, BOUNDS, auto=preset_of)
+experiment = chosen(page.values)
+
+measurements, calibrations = languages.measurements(experiment), languages.calibrations(experiment)
+results = page.compute(*measurements.values(), *calibrations.values())
+
 # %%
-from sameloss.book.chapter import begin, finding, say
-from sameloss.studies.same_loss.pages import STUDY
+from sameloss.book.chapter import finding, say
+from sameloss.studies.same_loss import figures
 
-page = begin(globals(), STUDY, "a1_datasets")
-
-# %%
-from sameloss.studies.same_loss import figures, languages
-
-found = {name: page.store.get(run) for name, run in languages.measurements(page.config).items()}
-setups = languages.setups(page.config)
+found = dict(zip(measurements, results, strict=False))
+tried = dict(zip(calibrations, results[len(measurements) :], strict=True))
+setups = languages.setups(experiment)
 
 # %% [markdown]
 # ## The grammar
@@ -160,9 +175,9 @@ def glue_coverage(spec, source):
 # %%
 from sameloss.book.chapter import render
 
-opt = languages.opt_language(page.config)
-if page.config.glue and not isinstance(opt, TeacherSpec):
-    print(glue_coverage(opt, page.config.glue).to_string(index=False))
+opt = languages.opt_language(experiment)
+if page.glue and not isinstance(opt, TeacherSpec):
+    print(glue_coverage(opt, page.glue).to_string(index=False))
 render(drawn_sentences(opt))
 
 # %% [markdown]
@@ -170,7 +185,7 @@ render(drawn_sentences(opt))
 # at most 6 tokens ([Protocol](protocol.md)).
 
 # %%
-from sameloss.studies.same_loss.pages import recorded_measurements
+from sameloss.book.part_one import recorded_measurements
 from sameloss.studies.same_loss.tables import pretrained_in_words
 
 say(pretrained_in_words(recorded_measurements()))
@@ -219,7 +234,7 @@ _ = ax.legend(fontsize="small")
 
 # %%
 rows = []
-for name, run in languages.measurements(page.config).items():
+for name, run in measurements.items():
     (entropy, error, _), paper = found[name].entropy, languages.published(run.language)
     row = {"language": name, "words": run.language.words, "published": languages.ENTROPY.get(paper)}
     row |= {"entropy": entropy, "low": entropy - 1.96 * error, "high": entropy + 1.96 * error}
@@ -244,16 +259,14 @@ show_source(calibrate)
 # %% mystnb={"figure": {"caption": "Entropy against concentration: everything the calibration tried, with 95 % intervals over sentences. Dotted: the value that the presets `gpu` and `paper` use, from the same search on 20,000 sentences.", "name": "fig-calibration"}, "image": {"alt": "Entropy rises with the concentration and crosses the published value, for PCFG and HMM."}}
 from sameloss.languages.paper import PAPER_HMM, PAPER_LANGUAGE
 
-runs = languages.calibrations(page.config)
-misses = {name: abs(page.store.get(run)["mean"].iloc[-1] - run.entropy) for name, run in runs.items()}
+misses = {name: abs(tried[name]["mean"].iloc[-1] - run.entropy) for name, run in calibrations.items()}
 finding(
     f"The search ends {misses['grammar']:.3f} nats from the published entropy for the grammar and "
     f"{misses['HMM']:.3f} for the HMM."
 )
-chosen = {"grammar": PAPER_LANGUAGE.rule_concentration, "HMM": PAPER_HMM.transition_concentration}
-for (name, run), ax in zip(runs.items(), drawing.panels(2), strict=True):
-    tried = page.store.get(run)
-    figures.calibration_curve(tried, run.entropy, chosen[name], name, ax)
+used = {"grammar": PAPER_LANGUAGE.rule_concentration, "HMM": PAPER_HMM.transition_concentration}
+for (name, run), ax in zip(calibrations.items(), drawing.panels(2), strict=True):
+    figures.calibration_curve(tried[name], run.entropy, used[name], name, ax)
 
 # %% [markdown]
 # Entropy grows with the concentration, so one concentration fits each language. Many languages share an entropy, and

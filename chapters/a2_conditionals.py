@@ -29,11 +29,17 @@ workers: int = None  # runs at once; None: one per core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
-# %%
-from sameloss.book.chapter import begin, finding, say
-from sameloss.studies.same_loss.pages import STUDY
+# %% tags=["experiment"]
+from sameloss.book.cells import begin
+from sameloss.studies.same_loss.experiment import PRESETS
+from sameloss.studies.same_loss.parameters import BOUNDS, chosen, preset_of
 
-page = begin(globals(), STUDY, "a2_conditionals")
+presets = {name: {"experiment": experiment} for name, experiment in PRESETS.items()}
+page = begin(globals(), "a2_conditionals", presets, BOUNDS, auto=preset_of)
+experiment = chosen(page.values)
+
+# %%
+from sameloss.book.chapter import finding, say
 
 # %% [markdown]
 # ## By hand
@@ -144,9 +150,9 @@ from sameloss.book.chapter import render, scientific
 from sameloss.languages import TeacherSpec
 from sameloss.studies.same_loss import figures, languages
 
-setups = languages.setups(page.config)
+setups = languages.setups(experiment)
 summable = {name: setups[key].language.build() for key, name in languages.LANGUAGES.items()}
-opt = languages.opt_language(page.config)
+opt = languages.opt_language(experiment)
 teachers = {languages.opt_name(opt): opt.build()} if isinstance(opt, TeacherSpec) else {}
 
 
@@ -219,7 +225,7 @@ from sameloss.studies import drawing
 rows = []
 for name, language in summable.items():
     generator = generator_for("masks", 0)
-    sample = language.sample(page.config.language_sentences, generator)
+    sample = language.sample(experiment.language_sentences, generator)
     for masks in range(1, language.max_length + 1):
         mean, error, _ = entropy_under_masks(language, mask_some(sample, masks, generator))
         row = {"language": name, "words": language.words, "masks": masks}

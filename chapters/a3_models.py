@@ -30,11 +30,46 @@ processes: int = None  # that share one training, each on a core or GPU of its o
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
-# %%
-from sameloss.book.chapter import begin
-from sameloss.studies.same_loss.pages import STUDY
+# %% [markdown]
+# ## The experiment
+#
+# Recorded runs train one size with post-LN as well as with pre-LN; other presets have the models alone.
 
-page = begin(globals(), STUDY, "a3_models")
+# %% tags=["experiment", "hide-input"]
+from sameloss.book.cells import begin
+from sameloss.studies.same_loss.experiment import ADAMW, tabled
+from sameloss.studies.same_loss.experiment import PRESETS as EXPERIMENTS
+from sameloss.studies.same_loss.parameters import BOUNDS, chosen, of_one_size, preset_of
+
+PRESETS = {
+    name: {"experiment": e, "algorithms": (("post-ln", None),) if name == "workstation" else ()}
+    for name, e in EXPERIMENTS.items()
+}
+page = begin(globals(), "a3_models", PRESETS, BOUNDS, auto=preset_of)
+experiment = of_one_size(chosen(page.values), "a3_models")
+page.about, model = experiment.about, experiment.size
+
+
+# %% tags=["experiment"]
+def measured_on(replicate):
+    """Pre-LN and post-LN, by number of steps, and the flatness of their longest trainings."""
+    yield replicate.baselines()
+    yield replicate.untrained(model)
+    for algorithm in (ADAMW, *page.algorithms):
+        yield from (replicate.trained(model, steps, algorithm=algorithm) for steps in experiment.lengths)
+        if page.algorithms:
+            yield replicate.flatness(model, algorithm)
+
+
+replicates = list(experiment.replicates())
+measurements = [measurement for replicate in replicates for measurement in measured_on(replicate)]
+numbers = page.stack([measurement.run for measurement in measurements])
+
+# %% tags=["comparison"]
+from sameloss.studies.same_loss.claims import Comparison
+from sameloss.studies.same_loss.tables import PAGES
+
+found = page.results = Comparison(tabled(measurements, numbers), PAGES["a3_models"])
 
 # %% [markdown]
 # ## The idea
@@ -206,9 +241,9 @@ parameters that are ever used.
 # The sizes of the laptop preset are named by their width:
 
 # %%
-rows, language = [], page.replicate.language
-for size in page.replicate.models:
-    shape = page.replicate.setup.models[size]
+rows, language = [], replicates[0].language
+for size in replicates[0].models:
+    shape = replicates[0].setup.models[size]
     with torch.device("meta"):
         model = shape.build(language.words, language.max_length)
     blocks = round(1e6 * millions(model.blocks, model.final_norm))
@@ -359,7 +394,7 @@ print(type(opened).__name__, theirs[:4].detach().numpy().round(4), ours[:3].deta
 # A trained model is exported in the same way:
 #
 # ```python
-# model = page.store.complete.get(page.replicate.longest_descent("d24")).last()
+# model = page.store.complete.get(replicates[0].longest_descent("d24")).last()
 # export_model(model, Path("my-d24"))
 # ```
 #
@@ -374,7 +409,7 @@ print(type(opened).__name__, theirs[:4].detach().numpy().round(4), ours[:3].deta
 
 # %%
 from sameloss.studies.same_loss import tables
-from sameloss.studies.same_loss.pages import recorded_answers
+from sameloss.book.part_one import recorded_answers
 
 norms = tables.control_table(recorded_answers(), "post-LN")
 render(norms, decimals=4) if len(norms) else say("The recorded runs do not contain post-LN yet.")

@@ -26,6 +26,7 @@ language: str = None  # grammar, hmm or opt; all: every one that the preset has
 size: str = None  # all, or one: d24 to d96 (the width); lstm16 to lstm64 on hmm; 2M to 730M: the paper's
 seeds: int = None  # replicates, each with its own language, weights and batches; None: the preset's
 steps: int = None  # steps of the longest descent; None: the preset's
+strengths: list[float] = None  # λ of the adversary; None: the preset's
 probe_seeds: int = None  # sets of labelled sentences, each with a probe of its own
 opt: str = None  # stand-in, or a causal model's name or folder; None: the preset's
 opt_corpus: str = None  # text for token frequencies; None: WikiText-2; of a folder, none
@@ -36,11 +37,74 @@ processes: int = None  # that share one training, each on a core or GPU of its o
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
-# %%
-from sameloss.book.chapter import begin
-from sameloss.studies.same_loss.pages import STUDY
+# %% [markdown]
+# ## The experiment
+#
+# One size is trained with AdamW and against adversaries of several strengths, from the same weights, with complete trainings of several
+# lengths. Models of several sizes are then treated, from the end of AdamW's longest training on: with plain SGD without label noise and with it, with a
+# penalty on the log trace, and with a reward for it.
 
-page = begin(globals(), STUDY, "a4_algorithms")
+# %% tags=["experiment", "hide-input"]
+from sameloss.book.cells import begin
+from sameloss.studies.same_loss.experiment import ADAMW, tabled
+from sameloss.studies.same_loss.experiment import PRESETS as EXPERIMENTS
+from sameloss.studies.same_loss.parameters import BOUNDS, chosen, of_one_size, preset_of
+from sameloss.training.objectives import NO_TREATMENT, label
+
+STRENGTHS = {"smoke": (0.012,), "laptop": (0.012,), "workstation": (0.003, 0.012, 0.05), "pretrained": ()}
+TREATED = {"smoke": ("d8",), "laptop": ("d24",), "workstation": ("d32", "d64", "lstm32")}
+TREATMENTS = (NO_TREATMENT, ("sgd-noise", 1.0), ("penalty-after", 0.01), ("sharpen-after", 0.03))
+PRESETS = {
+    name: {"experiment": e, "strengths": STRENGTHS.get(name, (0.003,)), "treated": TREATED.get(name, ())}
+    for name, e in EXPERIMENTS.items()
+}
+page = begin(globals(), "a4_algorithms", PRESETS, BOUNDS, auto=preset_of)
+experiment = of_one_size(chosen(page.values), "a4_algorithms")
+page.about, model = experiment.about, experiment.size
+treated = (model,) if page.treated and page.size not in (None, "all") else page.treated
+
+
+# %% tags=["experiment"]
+def trained_on(replicate):
+    """AdamW and adversaries, by number of steps, and the flatness of the longest trainings; AdamW on treated sizes too."""
+    yield replicate.baselines()
+    sizes = [name for name in replicate.setup.models if name in (model, *treated)]
+    adversaries = [("adversarial", strength) for strength in page.strengths]
+    for name, algorithm in [*((name, ADAMW) for name in sizes), *((model, one) for one in adversaries)]:
+        if algorithm == ADAMW:
+            yield replicate.untrained(name)
+        yield from (replicate.trained(name, steps, algorithm=algorithm) for steps in experiment.lengths)
+        if name == model and adversaries:
+            yield replicate.flatness(model, algorithm)
+
+
+# %% [markdown]
+# Treated models are then *cooled*: trained on exact labels until their KL is that of the untreated one.
+
+
+# %% tags=["experiment"]
+def treated_on(replicate):
+    """Every treatment of a saturated model, as it ends and cooled to one KL."""
+    steps = experiment.treatment_steps
+    for name in (name for name in replicate.setup.models if name in treated and replicate.setup.exact):
+        untreated = replicate.treated(name, *NO_TREATMENT)
+        for treatment in TREATMENTS:
+            run = replicate.treated(name, *treatment)
+            yield replicate.measured(name, f"treated: {label(*treatment)}", steps, run)
+            run = replicate.cooled(run, steps, name, untreated)
+            yield replicate.measured(name, f"cooled: {label(*treatment)}", steps, run, run.checkpoints[-1])
+
+
+# %% tags=["experiment"]
+replicates = list(experiment.replicates())
+measurements = [m for replicate in replicates for m in (*trained_on(replicate), *treated_on(replicate))]
+numbers = page.stack([measurement.run for measurement in measurements])
+
+# %% tags=["comparison"]
+from sameloss.studies.same_loss.claims import Comparison
+from sameloss.studies.same_loss.tables import PAGES
+
+found = page.results = Comparison(tabled(measurements, numbers), PAGES["a4_algorithms"])
 
 # %% [markdown]
 # ## The idea
@@ -120,11 +184,13 @@ render(pd.Series(summaries, name="what it changes").rename_axis("algorithm").res
 from sameloss.studies import drawing
 from sameloss.studies.same_loss import figures, tables
 
-render(tables.algorithm_table(page.table), decimals=3)
+render(tables.algorithm_table(found.table), decimals=3)
 
 # %%
-_, answers = page.shown
-say(page.source)
+from sameloss.book.part_one import shown
+
+_, answers, source, provenance = shown(page)
+say(source)
 
 # %% [markdown]
 # The figure compares the accuracies at equal KL; the table below it has the ratio of the adversary's trace to AdamW's. *AdamW at the
@@ -195,7 +261,7 @@ render(tables.control_table(answers, "flatness as a cause"), decimals=4)
 # ## What this page found
 
 # %%
-say(tables.conclusion(answers, tables.PAGES["a4_algorithms"]))
+say(tables.conclusion(answers, PAGES["a4_algorithms"]))
 
 # %% [markdown]
 # ## Comparison with the paper
@@ -203,20 +269,20 @@ say(tables.conclusion(answers, tables.PAGES["a4_algorithms"]))
 # The main comparisons, by the rules of [2b Existence](02_existence.ipynb):
 
 # %%
-render(tables.answer_table(answers, tables.PAGES["a4_algorithms"]))
+render(tables.answer_table(answers, PAGES["a4_algorithms"]))
 
 # %% tags=["remove-input"]
-say(page.provenance)
+say(provenance)
 
 # %% [markdown]
 # From the runs of this page alone:
 
 # %%
-render(tables.answer_table(page.answers))
+render(tables.answer_table(found.answers))
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
-ends = page.table[page.table.quantity == "trace"].groupby("stage").value.mean()
+ends = found.table[found.table.quantity == "trace"].groupby("stage").value.mean()
 quiet, noisy = (ends.get(f"treated: sgd-noise, s = {s}", float("nan")) for s in (0, 1))
 print("label noise does not raise the trace:", not quiet < noisy)
 
@@ -236,4 +302,4 @@ print("label noise does not raise the trace:", not quiet < noisy)
 # %% tags=["hide-input"]
 from sameloss.book.chapter import close
 
-close(page, page.table)
+close(page, found.table)

@@ -32,11 +32,32 @@ processes: int = None  # that share one training, each on a core or GPU of its o
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
-# %%
-from sameloss.book.chapter import begin
-from sameloss.studies.same_loss.pages import STUDY
+# %% [markdown]
+# ## The experiment
+#
+# A tiny model on its way to saturation, whose traces are exact; a model of middle size, on which estimators of the trace are compared; and the
+# smallest one, on which measures of flatness are.
 
-page = begin(globals(), STUDY, "b1_trace")
+# %% tags=["experiment"]
+from sameloss.book.cells import begin
+from sameloss.studies.same_loss import estimators as estimation
+from sameloss.studies.same_loss.experiment import PRESETS
+from sameloss.studies.same_loss.parameters import BOUNDS, chosen, preset_of
+
+presets = {name: {"experiment": experiment} for name, experiment in PRESETS.items()}
+page = begin(globals(), "b1_trace", presets, BOUNDS, auto=preset_of)
+experiment = chosen(page.values)
+
+replicate = next(experiment.replicates())
+sizes, looks = replicate.models, (0, 30, 100, 300, 1000, 3000)
+small, middle = (replicate.longest_descent(sizes[at]) for at in (0, len(sizes) // 2))
+identity, compared, measured = page.compute(
+    estimation.identity_measurement(estimation.TINY_LANGUAGE, estimation.TINY_SHAPE, looks, lr=1e-2, seed=0),
+    estimation.estimator_measurement(middle, experiment.estimator_sentences, seed=0),
+    estimation.reparametrisation_measurement(
+        small, experiment.flatness_sentences, seed=0, chain_steps=experiment.chain_steps
+    ),
+)
 
 # %% [markdown]
 # ## The identity, and where it holds
@@ -53,11 +74,6 @@ page = begin(globals(), STUDY, "b1_trace")
 #
 # To test this, a tiny model of width eight learns a language of three words and sentences of four tokens from its exact
 # conditionals. The population consists of all masked sentences of the language, so all three traces are exact.
-
-# %%
-from sameloss.studies.same_loss import estimators as estimation
-
-identity = page.store.get(estimation.identity())
 
 # %% mystnb={"figure": {"caption": "Exact traces of a tiny model along its training, left to right: squared gradient norms with labels from the model and from the language, and the trace of its dense Hessian. They become one number as KL goes to zero.", "name": "fig-identity"}, "image": {"alt": "Three traces against KL; they differ at first and coincide at the end."}}
 from sameloss.book.chapter import finding, say
@@ -180,7 +196,6 @@ say(
 
 # %%
 BUDGET = 10.0  # seconds
-compared = page.store.get(estimation.estimator_comparison(page.replicate))
 estimators, known = compared.iloc[1:].reset_index(drop=True), compared["mean"].iloc[0]
 estimators["label"] = [estimation.ESTIMATORS[name].label for name in estimators.estimator]
 estimators["known"] = known
@@ -262,7 +277,6 @@ have a standard error of {variance.error_paper:.2g} %; one label for each of mor
 # %%
 from sameloss.runs.measurements import MEASURES
 
-measured = page.store.get(estimation.reparametrisation(page.replicate))
 trained = measured[measured.form == "as trained"].replace({"measure": MEASURES})
 render(trained[["measure", "mean", "standard_error", "count"]], decimals=4)
 

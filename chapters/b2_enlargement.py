@@ -31,11 +31,18 @@ processes: int = None  # that share one training, each on a core or GPU of its o
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
-# %%
-from sameloss.book.chapter import begin
-from sameloss.studies.same_loss.pages import STUDY
+# %% tags=["experiment"]
+from sameloss.book.cells import begin
+from sameloss.studies.same_loss.experiment import PRESETS
+from sameloss.studies.same_loss.parameters import BOUNDS, chosen, preset_of
 
-page = begin(globals(), STUDY, "b2_enlargement")
+presets = {name: {"experiment": experiment} for name, experiment in PRESETS.items()}
+page = begin(globals(), "b2_enlargement", presets, BOUNDS, auto=preset_of)
+experiment = chosen(page.values)
+
+replicate = next(experiment.replicates())
+smallest = replicate.longest_descent(replicate.models[0])
+page.prepare([smallest])
 
 # %% [markdown]
 # ## Replicating width
@@ -54,8 +61,7 @@ from sameloss.models.encoder import Encoder
 from sameloss.models.enlarge import deepen, widen
 from sameloss.runs.sampling import held_out_masked
 
-replicate = page.replicate
-model = page.store.complete.get(replicate.longest_descent(replicate.models[0])).last().double()
+model = page.store.complete.get(smallest).last().double()
 language = replicate.language.build()
 masked = held_out_masked(language, 64, 0, "tables")
 post = Encoder(model.shape, language.words, language.max_length, norm="post").double()
@@ -221,7 +227,7 @@ _ = figures.predicted_inflation(inflation, ax)
 
 # %% mystnb={"figure": {"caption": "Trace of the smallest model divided by that of the largest, at equal KL, with 95 % intervals over replicates, for three ways of making parameters comparable. Recorded runs.", "name": "fig-enlarged"}, "image": {"alt": "Intervals of the ratio of traces: native, enlarged, relative."}}
 from sameloss.studies.same_loss import tables
-from sameloss.studies.same_loss.pages import recorded_answers, recorded_measurements
+from sameloss.book.part_one import recorded_answers, recorded_measurements
 
 answers = recorded_answers()
 ways = ("main", "relative to squared weights", "enlarged to one width")

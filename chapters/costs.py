@@ -22,11 +22,14 @@ workers: int = None  # runs at once; None: one per core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
-# %%
-from sameloss.book.chapter import begin
-from sameloss.book.pages import STUDY
+# %% tags=["experiment"]
+from sameloss.book.cells import begin
+from sameloss.book.pages import pages_at
+from sameloss.studies.parameters import MAX_HOURS
 
-page = begin(globals(), STUDY, "costs")
+page = begin(globals(), "costs", {name: {} for name in MAX_HOURS})
+pages = pages_at(page.preset, page.store)
+page.prepare([run for other in pages for run in other.runs()])
 
 # %% [markdown]
 # ## Cost of each preset
@@ -41,16 +44,19 @@ page = begin(globals(), STUDY, "costs")
 # %%
 import pandas as pd
 
+from sameloss.book.cells import opened
 from sameloss.book.chapter import render
 from sameloss.book.costs import ON_A_GPU
+from sameloss.book.part_one import CHAPTERS
 from sameloss.runs.cost import CORE, H200, training_flops
 from sameloss.runs.pretraining import Pretraining
 from sameloss.store.store import with_ancestors
 from sameloss.studies.same_loss.experiment import PRESETS
 
 rows = []
-for name, experiment in PRESETS.items():
-    runs = with_ancestors(run for replicate in experiment.replicates() for run in replicate.runs())
+for name in PRESETS:
+    compared = [opened(chapter, {"preset": name}, page.store) for chapter in CHAPTERS]
+    runs = with_ancestors(run for other in compared for run in other.runs())
     pretrainings = [run for run in runs if isinstance(run, Pretraining)]
     speed = H200 if name in ON_A_GPU else CORE
     row = {"preset": name, "trainings": len(pretrainings)}
@@ -67,7 +73,7 @@ render(pd.DataFrame(rows))
 # above `max_hours`, however busy the machine is.
 
 # %%
-rows, replicates = [], list(PRESETS.get(page.config.name, PRESETS["laptop"]).replicates())
+rows, replicates = [], list(PRESETS.get(page.preset, PRESETS["laptop"]).replicates())
 for size in replicates[0].models:
     runs = [replicate.longest_descent(size) for replicate in replicates if size in replicate.models]
     finished = [page.store.manifest(run) for run in runs if page.store.has(run)]
@@ -98,7 +104,7 @@ if len(trainings):
 # %%
 from sameloss.book.costs import measured
 
-stages = [measured(other.store, other.runs()).assign(chapter=other.name) for other in page.pages]
+stages = [measured(other.store, other.runs()).assign(chapter=other.name) for other in pages]
 stages = pd.concat(table for table in stages if len(table))
 chapters = stages.groupby(["chapter", "device"], as_index=False).agg(
     {"runs": "sum", "core_s": "sum", "peak_gb": "max"}
@@ -161,14 +167,14 @@ say(
 # ## Recorded runs
 #
 # Longer presets are computed once by `make record`, and their runs are kept in `results/runs`, from which chapters show
-# them beside their own numbers. A record is computed part by part; `make record PRESET=workstation FLAGS=--dry-run`
-# lists the parts that remain.
+# them beside their own numbers. `make record PRESET=workstation FLAGS=--dry-run` lists what
+# remains, chapter by chapter.
 
 # %%
-from sameloss.studies.same_loss.pages import records_in_words
+from sameloss.book.part_one import records_in_words
 
 print(records_in_words())
-for other in page.pages:
+for other in pages:
     for preset in other.records():
         print(f"{other.name}. {other.record_in_words(preset)}")
 
@@ -279,7 +285,7 @@ print(trace_record)
 # %%
 goals = pd.concat([training_benchmark, benchmark, trace_benchmark]).met.value_counts()
 say(
-    f"At the {page.config.name} preset the longest chapter takes {longest.core_s / 60:.1f} core minutes. The code meets "
+    f"At the {page.preset} preset the longest chapter takes {longest.core_s / 60:.1f} core minutes. The code meets "
     f"{goals.get('yes', 0)} of its {goals.get('yes', 0) + goals.get('no', 0)} goals of speed and memory beside other "
     "implementations. Each benchmark was recorded in one run on one machine, and all other times include the load of the "
     "machine, so small differences mean little."

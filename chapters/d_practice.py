@@ -34,11 +34,51 @@ processes: int = None  # that share one training, each on a core or GPU of its o
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
-# %%
-from sameloss.book.chapter import begin
-from sameloss.studies.same_loss.pages import STUDY
+# %% [markdown]
+# ## The experiment
+#
+# One size is trained with AdamW and with each regulariser, from the same weights, on the same sentences, with complete trainings of several
+# lengths; flatness is measured in all ways at the end of the longest.
 
-page = begin(globals(), STUDY, "d_practice")
+# %% tags=["experiment", "hide-input"]
+from sameloss.book.cells import begin
+from sameloss.studies.same_loss.experiment import ADAMW, tabled
+from sameloss.studies.same_loss.experiment import PRESETS as EXPERIMENTS
+from sameloss.studies.same_loss.parameters import BOUNDS, chosen, of_one_size, preset_of
+
+ALGORITHMS = {
+    "workstation": (("sam", 0.05), ("trace-penalty", 1e-4), ("dropout", 0.1), ("weight-decay", 0.1)),
+    "pretrained": (),
+}
+SAM = (("sam", 0.05),)
+PRESETS = {
+    name: {"experiment": e, "algorithms": ALGORITHMS.get(name, SAM)} for name, e in EXPERIMENTS.items()
+}
+page = begin(globals(), "d_practice", PRESETS, BOUNDS, auto=preset_of)
+experiment = of_one_size(chosen(page.values), "d_practice")
+page.about, model = experiment.about, experiment.size
+
+
+# %% tags=["experiment"]
+def measured_on(replicate):
+    """AdamW and the regularisers, by number of steps, and the flatness of their longest trainings."""
+    yield replicate.baselines()
+    yield replicate.untrained(model)
+    for algorithm in (ADAMW, *page.algorithms):
+        yield from (replicate.trained(model, steps, algorithm=algorithm) for steps in experiment.lengths)
+        if page.algorithms:
+            yield replicate.flatness(model, algorithm)
+
+
+replicates = list(experiment.replicates())
+measurements = [measurement for replicate in replicates for measurement in measured_on(replicate)]
+numbers = page.stack([measurement.run for measurement in measurements])
+
+# %% tags=["comparison"]
+from sameloss.studies.same_loss.claims import Comparison
+from sameloss.studies.same_loss.tables import PAGES
+
+found = page.results = Comparison(tabled(measurements, numbers), PAGES["d_practice"])
 
 # %% [markdown]
 # ## Explicit regularisers of flatness: SAM and a trace penalty
@@ -88,12 +128,14 @@ round(float(sum(draw.detach() for draw in draws)) / 2, 4)
 from sameloss.book.chapter import finding, render, say
 from sameloss.studies.same_loss import figures, tables
 
-render(tables.algorithm_table(page.table), decimals=3)
+render(tables.algorithm_table(found.table), decimals=3)
 
 # %%
-measured, answers = page.shown
+from sameloss.book.part_one import shown
+
+measured, answers, source, provenance = shown(page)
 asked = "flatness by regularisers"
-say(page.source)
+say(source)
 
 # %% mystnb={"figure": {"caption": "AdamW's trace over that of a regularised model, at equal KL, with 95 % intervals over replicates: above one, the regulariser flattens.", "name": "fig-regularisers"}, "image": {"alt": "Intervals of the ratio of traces, one row per regulariser."}}
 finding(tables.flatter_finding(answers))
@@ -139,7 +181,7 @@ say(tables.predictors_in_words(measured))
 # ## What this page found
 
 # %%
-say(tables.conclusion(answers, tables.PAGES["d_practice"]))
+say(tables.conclusion(answers, PAGES["d_practice"]))
 
 # %% [markdown]
 # ## Comparison with the paper
@@ -147,20 +189,20 @@ say(tables.conclusion(answers, tables.PAGES["d_practice"]))
 # The main comparisons:
 
 # %%
-render(tables.answer_table(answers, tables.PAGES["d_practice"]))
+render(tables.answer_table(answers, PAGES["d_practice"]))
 
 # %% tags=["remove-input"]
-say(page.provenance)
+say(provenance)
 
 # %% [markdown]
 # From the runs of this page alone:
 
 # %%
-render(tables.answer_table(page.answers))
+render(tables.answer_table(found.answers))
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
-print("SAM is compared:", page.answers.model.str.startswith("sam").any())
+print("SAM is compared:", found.answers.model.str.startswith("sam").any())
 
 # %% [markdown]
 # ## Deviations
@@ -177,4 +219,4 @@ print("SAM is compared:", page.answers.model.str.startswith("sam").any())
 # %% tags=["hide-input"]
 from sameloss.book.chapter import close
 
-close(page, page.table)
+close(page, found.table)

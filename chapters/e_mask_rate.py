@@ -34,11 +34,47 @@ processes: int = None  # that share one training, each on a core or GPU of its o
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
-# %%
-from sameloss.book.chapter import begin
-from sameloss.studies.same_loss.pages import STUDY
+# %% [markdown]
+# ## The experiment
+#
+# One size is trained with one mask per sentence and with 15 % of masks, from the same weights, with complete trainings of several lengths;
+# flatness is measured in all ways at the end of the longest.
 
-page = begin(globals(), STUDY, "e_mask_rate")
+# %% tags=["experiment", "hide-input"]
+from sameloss.book.cells import begin
+from sameloss.studies.same_loss.experiment import ADAMW, tabled
+from sameloss.studies.same_loss.experiment import PRESETS as EXPERIMENTS
+from sameloss.studies.same_loss.parameters import BOUNDS, chosen, of_one_size, preset_of
+
+PRESETS = {
+    name: {"experiment": e, "algorithms": () if name == "pretrained" else (("mask-rate", 0.15),)}
+    for name, e in EXPERIMENTS.items()
+}
+page = begin(globals(), "e_mask_rate", PRESETS, BOUNDS, auto=preset_of)
+experiment = of_one_size(chosen(page.values), "e_mask_rate")
+page.about, model = experiment.about, experiment.size
+
+
+# %% tags=["experiment"]
+def measured_on(replicate):
+    """One mask and 15 % of masks, by number of steps, and the flatness of the longest trainings."""
+    yield replicate.baselines()
+    yield replicate.untrained(model)
+    for algorithm in (ADAMW, *page.algorithms):
+        yield from (replicate.trained(model, steps, algorithm=algorithm) for steps in experiment.lengths)
+        if page.algorithms:
+            yield replicate.flatness(model, algorithm)
+
+
+replicates = list(experiment.replicates())
+measurements = [measurement for replicate in replicates for measurement in measured_on(replicate)]
+numbers = page.stack([measurement.run for measurement in measurements])
+
+# %% tags=["comparison"]
+from sameloss.studies.same_loss.claims import Comparison
+from sameloss.studies.same_loss.tables import PAGES
+
+found = page.results = Comparison(tabled(measurements, numbers), PAGES["e_mask_rate"])
 
 # %% [markdown]
 # ## The idea
@@ -79,13 +115,13 @@ from sameloss.book.chapter import finding, render, say
 from sameloss.studies import drawing
 from sameloss.studies.same_loss import figures, tables
 
-render(tables.algorithm_table(page.table), decimals=3)
+render(tables.algorithm_table(found.table), decimals=3)
 
 # %% mystnb={"figure": {"caption": "Accuracy (left) and Fisher trace (right) against KL, of models trained with one mask (AdamW) and with 15 % (random masks), as in Figure 11: one point per complete training, means over replicates. Runs of this page.", "name": "fig-mask-rate"}, "image": {"alt": "Probe accuracy and Fisher trace against KL for both kinds of training."}}
 finding(
-    tables.algorithm_finding(page.answers, "mask rate", "models trained with 15 % masks", "those with one")
+    tables.algorithm_finding(found.answers, "mask rate", "models trained with 15 % masks", "those with one")
 )
-first = page.table[page.table.language == page.table.language.iloc[0]]
+first = found.table[found.table.language == found.table.language.iloc[0]]
 left, right = drawing.panels(2, width=4.5)
 figures.by_algorithm(first, "accuracy", left)
 figures.by_algorithm(first, "trace", right)
@@ -96,8 +132,10 @@ drawing.label_ends(right)
 # lies within two points, a margin declared beforehand.
 
 # %%
-_, answers = page.shown
-say(f"{page.source} {tables.answer_in_words(answers, 'mask rate')}")
+from sameloss.book.part_one import shown
+
+_, answers, source, provenance = shown(page)
+say(f"{source} {tables.answer_in_words(answers, 'mask rate')}")
 
 # %% [markdown]
 # The same training runs give the ratio of the traces, one mask over 15 %:
@@ -109,7 +147,7 @@ render(tables.control_table(answers, "mask rate"), decimals=4)
 # ## What this page found
 
 # %%
-say(tables.conclusion(answers, tables.PAGES["e_mask_rate"]))
+say(tables.conclusion(answers, PAGES["e_mask_rate"]))
 
 # %% [markdown]
 # ## Comparison with the paper
@@ -117,20 +155,20 @@ say(tables.conclusion(answers, tables.PAGES["e_mask_rate"]))
 # The main comparison:
 
 # %%
-render(tables.answer_table(answers, tables.PAGES["e_mask_rate"]))
+render(tables.answer_table(answers, PAGES["e_mask_rate"]))
 
 # %% tags=["remove-input"]
-say(page.provenance)
+say(provenance)
 
 # %% [markdown]
 # From the runs of this page alone:
 
 # %%
-render(tables.answer_table(page.answers))
+render(tables.answer_table(found.answers))
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
-masked = page.table[page.table.stage.str.startswith("descent: mask-rate") & (page.table.quantity == "kl")]
+masked = found.table[found.table.stage.str.startswith("descent: mask-rate") & (found.table.quantity == "kl")]
 print(
     "the KL falls as trainings with 15 % of masks get longer:",
     bool(masked.groupby("steps").value.mean().is_monotonic_decreasing),
@@ -150,4 +188,4 @@ print(
 # %% tags=["hide-input"]
 from sameloss.book.chapter import close
 
-close(page, page.table)
+close(page, found.table)

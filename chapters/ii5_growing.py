@@ -341,7 +341,7 @@ say(
 # run, with nine layer maps for each initialisation of the thesis, can tell:
 
 # %%
-runs = {f"preset {page.config.name}": grown, "recorded, thirty operators": thirty}
+runs = {f"preset {page.preset}": grown, "recorded, thirty operators": thirty}
 rows = []
 for name, run in runs.items():
     copies, random = run.of("duplicate"), run.of("random")

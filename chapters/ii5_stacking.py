@@ -230,7 +230,7 @@ say(
 
 # %%
 rows = []
-for name, run in {f"preset {page.config.name}": stacks_, "recorded, six layers": deeper}.items():
+for name, run in {f"preset {page.preset}": stacks_, "recorded, six layers": deeper}.items():
     last = run.ends("last")
     for way, label in names.items():
         end, (above, low, high) = run.ends(way), run.below("last", way)

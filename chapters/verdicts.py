@@ -22,26 +22,30 @@ workers: int = None  # runs at once; None: one per core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
-# %%
-from sameloss.book.chapter import begin
-from sameloss.book.pages import STUDY
+# %% tags=["experiment"]
+from sameloss.book.cells import begin
+from sameloss.book.pages import pages_at
+from sameloss.studies.parameters import MAX_HOURS
 
-page = begin(globals(), STUDY, "verdicts")
+page = begin(globals(), "verdicts", {name: {} for name in MAX_HOURS})
+pages = pages_at(page.preset, page.store)
+page.prepare([run for other in pages for run in other.runs()])
 
 # %%
 import pandas as pd
 
 from sameloss.book.chapter import say
 from sameloss.book.pages import all_statements, open_page
+from sameloss.book.part_one import recorded_answers
 from sameloss.book.verdict_table import counted
 from sameloss.studies.same_loss import tables
-from sameloss.studies.same_loss.pages import recorded_answers
 from sameloss.studies.verdict import strongest
 
-answers, theory = recorded_answers(), all_statements(page.pages)
+answers, theory = recorded_answers(), all_statements(pages)
 judged = answers[(answers.row == "main") & (answers.direction != "not judged")]
 confirmed, _ = open_page("02_confirmation").recorded("workstation")
-part_two = [strongest(other.evidence(other.verdicts())).verdict for other in page.judging]
+judging = [other for other in pages if other.topics]
+part_two = [strongest(other.evidence(other.verdicts())).verdict for other in judging]
 say(f"""
 - **Part I**, near the lowest loss: the table below; the main comparisons of the first edition of the protocol: {counted(judged.direction)}.
 - **Part II**, each claim from the longest runs that could test it: {counted(pd.concat(part_two))}.
@@ -122,7 +126,7 @@ render(tables.answer_table(answers))
 say(tables.conclusion(answers))
 
 # %% tags=["remove-input"]
-from sameloss.studies.same_loss.pages import records_in_words
+from sameloss.book.part_one import records_in_words
 
 say(records_in_words())
 
@@ -135,9 +139,7 @@ say(records_in_words())
 # %%
 from sameloss.book.chapter import beside_the_paper
 
-elsewhere = [
-    beside_the_paper(other, home=True) for other in sorted(page.judging, key=lambda other: other.name)
-]
+elsewhere = [beside_the_paper(other, home=True) for other in sorted(judging, key=lambda other: other.name)]
 
 # %% [markdown]
 # ## What the words mean

@@ -7,7 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 from sameloss.book import cells
-from sameloss.book.cells import COMPARISON, EXPERIMENT, NOWHERE, begin, opened
+from sameloss.book.cells import NOWHERE, begin, opened
 from sameloss.store.store import Store
 
 CHAPTERS = Path(__file__).parents[1] / "chapters"
@@ -31,7 +31,7 @@ def _defines(node: ast.stmt) -> bool:
 
 def listed(chapter: str, preset: str = "smoke", **given: Any) -> SimpleNamespace:
     """All names of a chapter's experiment, whose runs are listed and not computed."""
-    return _executed(chapter, NOWHERE, {"preset": preset, **given}, {}, (EXPERIMENT,))
+    return _executed(chapter, NOWHERE, {"preset": preset, **given}, {}, compared=False)
 
 
 def computed(chapter: str, store: Store, given: dict[str, Any], **changes: Any) -> SimpleNamespace:
@@ -44,10 +44,10 @@ def computed(chapter: str, store: Store, given: dict[str, Any], **changes: Any) 
         changes: values of the preset.
 
     """
-    return _executed(chapter, store, {"preset": "smoke", **given}, changes, (EXPERIMENT, COMPARISON))
+    return _executed(chapter, store, {"preset": "smoke", **given}, changes, compared=True)
 
 
-def _executed(chapter, store, given, changes, tags):
+def _executed(chapter, store, given, changes, *, compared):
     names = {}
 
     def begun(namespace, name, presets, *rest, **options):
@@ -56,5 +56,5 @@ def _executed(chapter, store, given, changes, tags):
         return begin(namespace, name, other, *rest, **options)
 
     with patch.object(cells, "begin", begun):
-        opened(chapter, given, store, tags)
+        opened(chapter, given, store, compared=compared)
     return SimpleNamespace(**names["found"])

@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-from sameloss.book.costs import announce
 from sameloss.book.pages import open_page
 from sameloss.languages.pretrained import HubTeacherSpec
 
@@ -43,8 +42,8 @@ ENTRIES = {
     "config": lambda folder, store: HubTeacherSpec.of(folder, None).config(),
     "price": lambda folder, store: HubTeacherSpec.of(folder, None).token_flops,
     "build": lambda folder, store: HubTeacherSpec.of(folder, None, words=4, max_length=3).build(),
-    "parameter": lambda folder, store: announce(
-        open_page("02_existence", preset="smoke", language="opt", opt=folder, artifacts=store)
-    ),
+    "parameter": lambda folder, store: open_page(
+        "02_existence", preset="smoke", language="opt", opt=folder, artifacts=store
+    ).announce(),
 }
 """Given the folder and that of the store."""

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from sameloss.book.pages import open_page
 from sameloss.languages.masking import Batch
 from sameloss.languages.paper import PAPER_LANGUAGE
 from sameloss.measures.downstream import OptimalProbe
@@ -22,7 +23,6 @@ from sameloss.models.sizes import SIZES
 from sameloss.runs.cost import probing_bytes
 from sameloss.runs.pretraining import Pretraining
 from sameloss.runs.sampling import CorpusSampling
-from sameloss.studies.same_loss.experiment import PRESETS
 from sameloss.training.loop import Execution, Optimisation, make_optimiser, pretrain
 
 FULL = SIZES["paper"]["235M"]
@@ -118,5 +118,6 @@ def test_a_trace_takes_what_is_told(scale, monkeypatch):
 
 def test_every_part_of_the_papers_235m_fits_a_gpu(monkeypatch):
     monkeypatch.setitem(gradient_norms.CHUNK_BYTES, "cpu", 4 << 30)
-    (replicate,) = PRESETS["paper"].resolve({"size": "235M"}).replicates()
-    assert all(1e9 <= run.memory < LARGE for run in replicate.runs())
+    runs = open_page("04_flatness", size="235M").runs()
+    assert len(runs) == 1 + 1 + 6  # baselines, untrained, and every length
+    assert all(1e9 <= run.memory < LARGE for run in runs)

@@ -3,17 +3,17 @@
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from cells import definitions
 
 from sameloss.book import cells
+from sameloss.book import page as module
 from sameloss.book.cells import opened
 from sameloss.errors import ParameterError, StoreError
 from sameloss.store.location import HOME
-from sameloss.store.pool import compute_all
-from sameloss.store.record import Record
 from sameloss.store.store import Store
 
 BOOK = Path(__file__).parents[2]
@@ -31,12 +31,7 @@ def test_definitions_of_a_chapter():
 @pytest.fixture
 def page(tmp_path, monkeypatch):
     """A chapter with an empty store, which would fail to compute anything."""
-
-    def refused(store, runs, workers):
-        assert isinstance(store, Record)
-        compute_all(store, runs, 1)
-
-    monkeypatch.setattr(cells, "compute_all", refused)
+    monkeypatch.setattr(module, "compute_all", lambda *_: pytest.fail("something was computed"))
     return opened("ii2_stability", {"preset": "smoke"}, Store(tmp_path))
 
 
@@ -66,7 +61,7 @@ def test_a_chapter_that_compares_nothing_is_one_sentence(tmp_path, monkeypatch):
     twin = (BOOK / "chapters" / "05_dyck.py").read_text().replace("page.results = ", "forgotten = ")
     (tmp_path / "05_dyck.py").write_text(twin)
     monkeypatch.setattr(cells, "twins", lambda: {"05_dyck": tmp_path / "05_dyck.py"})
-    monkeypatch.setattr(cells.Chapter, "compute", lambda page, *runs: [None] * len(runs))
+    monkeypatch.setattr(module.Chapter, "compute", lambda page, *runs: [None] * len(runs))
     page = opened("05_dyck", {"preset": "smoke"}, Store(tmp_path))
     with pytest.raises(
         ParameterError, match=r"No cell of 05_dyck\.py that is tagged comparison sets page\.results"
@@ -91,3 +86,12 @@ def test_a_chapter_is_a_program_too(tmp_path):
         [*command, "-p", "sise", "3"], capture_output=True, text=True, cwd=BOOK, check=False
     )
     assert wrong.stderr.strip().startswith("Unknown parameter 'sise'; valid here are preset, model, sizes, ")
+
+
+@pytest.mark.parametrize("name", ["04_flatness", "a4_algorithms"])
+def test_a_chapter_is_opened_as_quickly_as_it_is_read(name):
+    """However many runs it lists: none is computed, and no result is read."""
+    opened(name, {}, cells.NOWHERE)
+    began = time.perf_counter()
+    assert len(opened(name, {"preset": "workstation"}, cells.NOWHERE).runs()) > 400
+    assert time.perf_counter() - began < 5

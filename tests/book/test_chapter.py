@@ -3,16 +3,19 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 from textwrap import dedent
 
 import numpy as np
 import pandas as pd
 import pytest
 from planted import verdicts
+from toy_runs import Squaring
 
 from sameloss.book import chapter
+from sameloss.book import page as page_module
+from sameloss.book.cells import declared, twins
 from sameloss.book.chapter import (
-    begin,
     beside_the_paper,
     close,
     example_of,
@@ -22,13 +25,15 @@ from sameloss.book.chapter import (
     show_source,
     verdict_sentences,
 )
-from sameloss.book.pages import all_studies, open_page, study_of
+from sameloss.book.page import Chapter
+from sameloss.book.pages import open_page
 from sameloss.errors import ParameterError
 from sameloss.statistics.intervals import UNDEFINED, Interval
 from sameloss.store.location import HOME
-from sameloss.studies.page import Page
-from sameloss.studies.same_loss.pages import STUDY
+from sameloss.store.store import Store
 from sameloss.studies.verdict import Claim, Topic, chance_in_words
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -45,114 +50,160 @@ def cells(styled):
     return re.findall(r"<td[^>]*>([^<]*)</td>", styled.to_html())
 
 
-@pytest.mark.usefixtures("home")
-def test_a_chapter_begins_with_its_parameters_alone(capsys, monkeypatch):
+BEGIN = """
+from sameloss.book.cells import begin
+
+PRESETS = {"smoke": {"number": 3}, "laptop": {"number": 5}}
+page = begin(globals(), "squares", PRESETS)
+"""
+
+TWIN = f"""# %% tags=["parameters"]
+preset: str = "auto"  # auto, smoke, laptop
+number: int = None  # of squares
+max_hours: float = None  # limit; None: the preset's
+workers: int = None  # runs at once
+device: str = "auto"  # cpu or cuda
+artifacts: str = None  # folder of the run store
+
+# %% tags=["experiment"]{BEGIN}"""
+
+
+@pytest.fixture
+def squares(home):
+    """Begin a chapter of a book of its own in a namespace."""
+    (home / "chapters" / "squares.py").write_text(TWIN)
+
+    def begun(namespace):
+        exec(BEGIN, namespace)
+        return namespace["page"]
+
+    return begun
+
+
+def test_a_chapter_begins_with_its_parameters_alone(squares, capsys, monkeypatch):
     """What the notebook assigns later is none, though it may begin again."""
     wanted = []
-    monkeypatch.setattr(chapter, "compute_all", lambda store, runs, workers: wanted.append((runs, workers)))
-    namespace = {"size": "d8", "seeds": 1, "preset": "auto", "workers": 3, "begin": begin, "__name__": "x"}
-    page = begin(namespace, STUDY, "04_flatness")
-    assert page.replicate.models == ["d8"]
-    assert re.match(
-        r"preset smoke, grammar: d8: (\d+) of \1 runs to compute, about ", capsys.readouterr().out
+    monkeypatch.setattr(
+        page_module, "compute_all", lambda store, runs, workers: wanted.append((runs, workers))
     )
+    namespace = {"number": 7, "preset": "auto", "workers": 3, "__name__": "x"}
+    page = squares(namespace)
+    assert (page.number, page.preset) == (7, "laptop")
+    monkeypatch.setattr(Store, "get", lambda store, run: None)
+    page.compute(*map(Squaring, range(page.number)))
+    assert re.match(r"preset laptop: (7) of \1 runs to compute, about ", capsys.readouterr().out)
     assert wanted == [(page.runs(), 3)]
-    namespace |= {"page": page, "table": pd.DataFrame(), "size": "d16"}
-    assert begin(namespace, STUDY, "04_flatness").replicate.models == ["d16"]
+    namespace |= {"table": pd.DataFrame(), "number": 8}
+    assert squares(namespace).number == 8
+    assert squares(namespace).runs() == []
 
 
-def test_a_chapter_without_a_book_says_so_first(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("sameloss.store.location.SOURCE", tmp_path / "site-packages" / "sameloss")
+def test_a_chapter_without_a_book_says_so_first(squares, tmp_path_factory, capsys, monkeypatch):
+    page = {"In": ["", TWIN.partition("\n\n")[0]]}
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    monkeypatch.setattr("sameloss.store.location.SOURCE", elsewhere / "site-packages" / "sameloss")
     monkeypatch.delenv(HOME, raising=False)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(chapter, "compute_all", lambda *_: None)
-    for given, folder in (({}, tmp_path / "artifacts"), ({"artifacts": str(tmp_path / "a")}, tmp_path / "a")):
-        begin({"size": "d8", "seeds": 1, **given}, STUDY, "04_flatness")
-        first, _ = capsys.readouterr().out.splitlines()
+    monkeypatch.chdir(elsewhere)
+    for given, folder in (
+        ({}, elsewhere / "artifacts"),
+        ({"artifacts": str(elsewhere / "a")}, elsewhere / "a"),
+    ):
+        squares({**page, **given})
+        (first,) = capsys.readouterr().out.splitlines()
         assert first == (
-            f"No book was found from {tmp_path}: results go to {folder}, and records cannot be shown; "
+            f"No book was found from {elsewhere}: results go to {folder}, and records cannot be shown; "
             "set SAMELOSS_HOME to the book's folder."
         )
-    (tmp_path / "_config.yml").touch()
-    (tmp_path / "chapters").mkdir()
-    begin({"size": "d8", "seeds": 1}, STUDY, "04_flatness")
+    (elsewhere / "_config.yml").touch()
+    (elsewhere / "chapters").mkdir()
+    squares(dict(page))
     assert "No book" not in capsys.readouterr().out
 
 
-@pytest.mark.usefixtures("home")
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"szie": "10K"}, "Unknown parameter 'szie'; valid here are preset, language, size"),
-        ({"vocabulary": 8}, "Unknown parameter 'vocabulary'; valid here are preset, language, size"),
-        ({"seeds": 0}, r"seeds must be positive; got 0\."),
+        (
+            {"szie": "10K", "_parameters": ("szie",)},
+            "Unknown parameter 'szie'; valid here are preset, number",
+        ),
+        ({"number": 0}, r"number must be positive; got 0\."),
+        ({"preset": "desktop"}, r"Unknown preset 'desktop'; choose one of auto, smoke, laptop\."),
     ],
 )
-def test_bad_parameters_compute_nothing(given, message, monkeypatch):
-    monkeypatch.setattr(chapter, "compute_all", lambda *_: pytest.fail("something was computed"))
+def test_bad_parameters_are_refused(given, message, squares):
     with pytest.raises(ParameterError, match=message):
-        begin(given, study_of("02_existence"), "02_existence")
+        squares(given)
 
 
-def test_a_fault_ends_a_notebook_with_its_sentence_and_no_traceback(tmp_path):
-    """In IPython, as a notebook runs it."""
-    code = dedent(
-        """
-        from IPython.core.interactiveshell import InteractiveShell
-        shell = InteractiveShell.instance()
-        shell.run_cell("from sameloss.book.chapter import begin")
-        shell.run_cell("from sameloss.studies.same_loss.pages import STUDY")
-        shell.run_cell("begin({'size': '9K'}, STUDY, '02_existence')")
-        """
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True
-    )
-    assert "ParameterError: Unknown size '9K'; choose one of all, d8, " in done.stdout
-    assert "Traceback" not in done.stdout + done.stderr
-    assert "parameters.py" not in done.stdout + done.stderr
-
-
-@pytest.mark.parametrize(
-    ("given", "end"),
-    [
-        ("PAPERMILL_INPUT_PATH = 'x.ipynb'", "this page has no runs of its own; nothing is computed."),
-        ("Seeds = 1", "ParameterError: Unknown parameter 'Seeds'; valid here are preset, "),
-    ],
-)
-def test_only_what_the_reader_set_is_a_parameter(given, end, tmp_path):
-    """In IPython with a start-up file, as a notebook runs it."""
-    startup = tmp_path / "profile_default" / "startup"
+def in_ipython(folder, *cells):
+    """What IPython prints when it executes cells one after the other, with a start-up file, as a notebook."""
+    startup = folder / "profile_default" / "startup"
     startup.mkdir(parents=True)
     (startup / "mine.py").write_text("SEED = 7")
     code = dedent(
         f"""
         from IPython.terminal.ipapp import TerminalIPythonApp
         app = TerminalIPythonApp.instance()
-        app.initialize(["--ipython-dir={tmp_path}"])
+        app.initialize(["--ipython-dir={folder}"])
         assert app.shell.user_ns["SEED"] == 7
-        cells = (
-            "here = !pwd\\nSeeds = 1",
-            "preset: str = 'smoke'\\nartifacts: str = None",
-            {given!r},
-            "from sameloss.book.chapter import begin",
-            "from sameloss.studies.same_loss.pages import STUDY",
-            "page = begin(globals(), STUDY, 'a2_conditionals')",
-        )
-        for cell in cells:
+        for cell in {cells!r}:
             app.shell.run_cell(cell, store_history=True)
         """
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True
-    )
-    assert end in done.stdout
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert "Traceback" not in done.stdout + done.stderr
+    return done.stdout
+
+
+PARAMETERS = (
+    "preset: str = 'smoke'  # auto, smoke\nsize: str = None  # all\nmax_hours: float = None  # limit\n"
+)
+PARAMETERS += "workers: int = None  # at once\ndevice: str = 'auto'  # cpu\nartifacts: str = None  # folder"
+OWN = (
+    "from sameloss.book.cells import begin\npage = begin(globals(), 'mine', {'smoke': {}})\nprint(page.size)"
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "end"),
+    [
+        ("PAPERMILL_INPUT_PATH = 'x.ipynb'", "None"),
+        ("# Parameters\nsize = 'd8'", "d8"),
+        (
+            "# Parameters\nSeeds = 1",
+            "ParameterError: Unknown parameter 'Seeds'; valid here are preset, size,",
+        ),
+        ("# Parameters\nsize = 9", "ParameterError: size must be a name; got 9."),
+    ],
+)
+def test_only_what_the_reader_set_is_a_parameter(given, end, tmp_path):
+    found = in_ipython(tmp_path, "here = !pwd\nSeeds = 1", PARAMETERS, given, OWN)
+    assert found.splitlines()[-1].startswith(end)
+    assert "parameters.py" not in found
+
+
+def test_a_chapter_runs_where_a_reader_has_names_of_ones_own(tmp_path):
+    """Twice, and another one after it."""
+    names = ("a2_conditionals", "a2_conditionals", "01_introduction")
+    runs = [f"%run -i {_head(tmp_path, name)}" for name in names]
+    lines = in_ipython(tmp_path, "x = 3", *(f"{run}\nprint(page.name, x)" for run in runs)).splitlines()
+    assert [line for line in lines if line.endswith(" 3")] == [f"{name} 3" for name in names]
+
+
+def _head(folder, name):
+    """The twin of a chapter up to where it begins."""
+    source = (ROOT / "chapters" / f"{name}.py").read_text()
+    end = source.index("page = begin(")
+    path = folder / f"{name}.py"
+    path.write_text(source[: source.index("\n", end)])
+    return path
 
 
 def test_a_chapter_ends_with_what_it_took_and_its_data(opened, shown, capsys):
     page = opened("05_dyck")
     (transfer,) = (run for run in page.runs() if run.kind == "DyckTransfer")
-    page.runs = lambda: [transfer]
+    page.listed = [transfer]
     page.store.get(transfer)
     data = pd.DataFrame({"x": [1, 2]})
     close(page, data)
@@ -175,18 +226,16 @@ BIG = Claim("big", "Fig. 2", "larger is better", "ii_a", value=6.9, unit="accura
 LONE = Claim("lone", "Fig. 9", "not asked", "ii_a", unit="accuracy points")
 
 
-class Judging(Page):
+class Judging(Chapter):
     """A page that judges two claims."""
-
-    topics = (Topic("Is it so?", (BIG, LONE)),)
 
     def verdicts(self):
         return verdicts([(BIG, Interval(9, 8.7, 10)), (LONE, UNDEFINED)])
 
 
 def test_paper_beside_ours_is_shown_and_told_in_the_prose(opened, shown):
-    own = opened("05_dyck")
-    page = Judging("ii_a", own.config, own.store)
+    page = Judging("ii_a", {"preset": "smoke"}, opened("05_dyck").store)
+    page.topics = (Topic("Is it so?", (BIG, LONE)),)
     verdicts = beside_the_paper(page)
     pd.testing.assert_frame_equal(verdicts, page.verdicts())
     table, chance = (part.data for part in shown["displayed"])
@@ -252,13 +301,15 @@ def test_the_source_of_a_function_stands_beside_its_equation():
     assert shown.language == "python"
 
 
-@pytest.mark.parametrize("name", [name for study in all_studies().values() for name in study.specs])
+@pytest.mark.parametrize("name", sorted(twins()))
 def test_the_command_at_the_end_of_a_page_is_one_that_it_takes(name, home):
     """The smallest preset has the parameter too, and a value that it may have."""
     if " -p " not in example_of(open_page(name)):
         pytest.skip("a page of what other pages computed")
     parameter, value = example_of(open_page(name)).rpartition(" -p ")[2].split()
-    declared = study_of(name).table(name)[parameter]
-    changed = open_page(name, preset="smoke", **{parameter: declared.checked(parameter, float(value))})
-    plain = open_page(name, preset="smoke")
-    assert (changed.config, changed.runs()) != (plain.config, plain.runs())
+    known = declared(name).parameters[parameter]
+    value = known.checked(parameter, float(value))
+    changed, plain = open_page(name, preset="smoke", **{parameter: value}), open_page(name, preset="smoke")
+    assert changed.values[parameter] == value != plain.values[parameter]
+    if name != "a2_conditionals":  # which stores nothing
+        assert changed.runs() != plain.runs()

@@ -7,30 +7,28 @@ from pathlib import Path
 
 import pytest
 from cells import definitions
-from toy_pages import squares
-from toy_runs import Squaring
 
 from sameloss.book import costs as costs
+from sameloss.book.cells import twins
 from sameloss.book.costs import (
     ON_A_GPU,
-    announce,
     measured,
-    parts_in_words,
     reference_seconds,
 )
-from sameloss.book.pages import all_studies, open_page, study_of
+from sameloss.book.pages import open_page
 from sameloss.errors import ParameterError, StoreError
 from sameloss.languages.pretrained import HubTeacherSpec
 from sameloss.runs.cost import H200
 from sameloss.store.provenance import seal, sealed
-from sameloss.store.store import Store, with_ancestors
+from sameloss.store.store import with_ancestors
 from sameloss.studies.parameters import MAX_HOURS
+from sameloss.studies.same_loss.parameters import chosen
 
 
 def test_the_paper_on_this_machine_is_refused_in_one_sentence(opened, monkeypatch):
     given = {"preset": "auto", "size": "235M"}
     with pytest.raises(ParameterError) as caught:
-        announce(opened("02_existence", **given))
+        opened("02_existence", **given).announce()
     message = str(caught.value)
     limit = f"max_hours = {MAX_HOURS['paper']:g}; raise max_hours"
     for part in ("preset paper, grammar: 235M", "FLOPs", "hours of one core", "GB", limit):
@@ -38,7 +36,7 @@ def test_the_paper_on_this_machine_is_refused_in_one_sentence(opened, monkeypatc
     assert "\n" not in message
     monkeypatch.setattr("sameloss.book.costs.device_bytes", lambda: 80e9)
     monkeypatch.setattr("sameloss.book.costs.memory_bytes", lambda: 80e9)
-    assert "runs to compute, about" in announce(opened("02_existence", **given, max_hours=1e9))
+    assert "runs to compute, about" in opened("02_existence", **given, max_hours=1e9).announce()
 
 
 def test_what_does_not_fit_is_refused_before_the_training_with_the_parameter_that_helps(opened, monkeypatch):
@@ -46,11 +44,11 @@ def test_what_does_not_fit_is_refused_before_the_training_with_the_parameter_tha
     monkeypatch.setattr("sameloss.book.costs.memory_bytes", lambda: 80e9)
     page = opened("02_existence", preset="auto", size="235M", max_hours=1e9, micro_batch=4096)
     with pytest.raises(ParameterError, match=r"Pretraining takes about \d+ GB .* than 4096\.$"):
-        announce(page)
+        page.announce()
     monkeypatch.setattr("sameloss.book.costs.device_bytes", lambda: 24e9)
     page = opened("02_existence", preset="auto", size="235M", max_hours=1e9)
     with pytest.raises(ParameterError, match=r"ModelMeasurement takes .* has 24; .* fewer probe_seeds\.$"):
-        announce(page)
+        page.announce()
 
 
 @pytest.fixture
@@ -71,7 +69,7 @@ def test_an_estimate_is_said_in_a_readers_units(seconds, words, opened, priced):
     page = opened("02_existence", size="d8", seeds=1, workers=1, max_hours=9)
     runs = len(with_ancestors(page.runs()))
     priced(seconds / runs)
-    sentence = announce(page)
+    sentence = page.announce()
     assert sentence.startswith(
         f"preset smoke, grammar: d8: {runs} of {runs} runs to compute, about {words} of one core"
     )
@@ -87,7 +85,7 @@ def test_what_this_machine_takes_is_told_as_a_range_for_its_cores(opened, priced
     priced(7200 / runs, (0.5, 4.0))
     told = {1: "1.0 hours to 8.0 hours", 2: "30.0 minutes to 4.0 hours", 16: "30.0 minutes to 4.0 hours"}
     for workers, time in told.items():
-        assert announce(opened("02_existence", **given, workers=workers, max_hours=9)).endswith(f"{time}.")
+        assert opened("02_existence", **given, workers=workers, max_hours=9).announce().endswith(f"{time}.")
 
 
 @pytest.mark.parametrize("slowness", [1.0, 10.0, 100.0])
@@ -95,9 +93,9 @@ def test_what_this_machine_takes_is_told_as_a_range_for_its_cores(opened, priced
 def test_neither_load_nor_workers_move_the_limit(opened, priced, slowness, workers):
     page = partial(opened, "02_existence", size="d8", workers=workers)
     priced(7200 / len(with_ancestors(page().runs())), (slowness, 2 * slowness))
-    announce(page(max_hours=2.1))
+    page(max_hours=2.1).announce()
     with pytest.raises(ParameterError, match=r"2\.0 hours of one core .* = 1\.9; raise max_hours"):
-        announce(page(max_hours=1.9))
+        page(max_hours=1.9).announce()
 
 
 @pytest.mark.parametrize("preset", MAX_HOURS)
@@ -117,37 +115,37 @@ def test_the_whole_book_is_never_refused_at_its_presets(preset, tmp_path, monkey
 def test_measurements_count_by_their_effort(opened):
     page = opened("05_dyck", workers=1)
     effort = sum(run.effort for run in page.runs())
-    sentence = announce(page)
+    sentence = page.announce()
     assert sentence.startswith(f"preset smoke: 5 of 5 runs to compute, about {effort:.0f} second")
     assert "pre-trainings" not in sentence
     page.store.get(page.runs()[-1])
-    assert "4 of 5 runs to compute" in announce(page)
+    assert "4 of 5 runs to compute" in page.announce()
 
 
-@pytest.mark.parametrize("name", sorted({name for study in all_studies().values() for name in study.specs}))
+@pytest.mark.parametrize("name", sorted(twins()))
 def test_a_refusal_names_parameters_that_its_page_has(name, opened, priced):
     page = opened(name)
     if not page.runs():
         pytest.skip("a page that computes nothing")
     priced(3600.0)
     with pytest.raises(ParameterError) as caught:
-        announce(page)
-    valid, named = set(study_of(name).table(name)), set(re.findall(r"\b[a-z]+_[a-z_]+\b", str(caught.value)))
+        page.announce()
+    valid, named = set(page.parameters), set(re.findall(r"\b[a-z]+_[a-z_]+\b", str(caught.value)))
     assert "max_hours" in named
     assert named <= valid
 
 
 def test_what_is_announced_may_be_another_list_of_runs(opened):
     page = opened("02_existence", seeds=1)
-    one = page.replicate.longest_descent("d8")
-    assert "pre-trainings: 1, " in announce(page, [one])
-    assert ": 1 of 1 runs to compute" in announce(page, [one.corpus])
+    one = next(chosen(page.values).replicates()).longest_descent("d8")
+    assert "pre-trainings: 1, " in page.announce([one])
+    assert ": 1 of 1 runs to compute" in page.announce([one.corpus])
 
 
 def test_the_main_figures_of_the_gpu_preset_take_an_hour(opened):
-    page = opened("02_existence", preset="gpu")
-    assert page.replicate.models == ["5M", "13M", "41M"]
-    assert sum(H200.seconds(page.replicate.longest_descent(size)) for size in page.replicate.models) < 3600
+    replicate = next(chosen(opened("02_existence", preset="gpu").values).replicates())
+    assert replicate.models == ["5M", "13M", "41M"]
+    assert sum(H200.seconds(replicate.longest_descent(size)) for size in replicate.models) < 3600
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +163,7 @@ def test_costs_are_recorded(computed):
     assert set(table.stage) >= {"Pretraining", "ModelMeasurement", "LanguageBaselines"}
     assert (table.core_s >= 0).all()
     assert (table.peak_gb > 0.01).all()
-    assert "runs to compute" in announce(computed)  # the others
+    assert "runs to compute" in computed.announce()  # the others
 
 
 def test_a_cost_counts_each_finished_run_once_with_what_it_read(computed):
@@ -176,36 +174,6 @@ def test_a_cost_counts_each_finished_run_once_with_what_it_read(computed):
     assert table.runs["Pretraining"] >= 1
     assert table.core_s.sum() == pytest.approx(sum(computed.store.manifest(run)["wall_s"] for run in runs))
     assert "CoolDown" not in table.index
-
-
-@pytest.fixture
-def parts(tmp_path, monkeypatch):
-    """A record of two parts that share a run, on a core that takes half an hour for each run."""
-    monkeypatch.setattr("sameloss.book.costs.reference_seconds", lambda run: 1800.0)
-    monkeypatch.setattr("sameloss.book.costs.usable_workers", lambda: 2)
-    shared = Squaring(1)
-    runs = {"first": [Squaring(2, shared)], "second": [Squaring(3, shared), shared], "third": [shared]}
-    return squares(Store(tmp_path / "artifacts"), runs)
-
-
-def test_what_is_left_is_said_in_order(parts):
-    """In all by the clock, part by part for one core.
-
-    What an earlier part has is not counted again, and a part that has nothing else is left out.
-    """
-    assert parts_in_words(parts).splitlines() == [
-        "Record of squares, preset toy: about 45.0 minutes left.",
-        "  first: 0 of 2 runs, 1.0 hours of one core left",
-        "  second: 0 of 1 runs, 30.0 minutes of one core left",
-    ]
-    parts.store.compute(Squaring(2, Squaring(1)))
-    assert parts_in_words(parts).splitlines() == [
-        "Record of squares, preset toy: about 15.0 minutes left.",
-        "  first: 2 of 2 runs",
-        "  second: 0 of 1 runs, 30.0 minutes of one core left",
-    ]
-    parts.store.compute(Squaring(3, Squaring(1)))
-    assert parts_in_words(parts).startswith("Record of squares, preset toy: complete.\n")
 
 
 def test_a_recorded_benchmark_is_read_with_its_origin(home):

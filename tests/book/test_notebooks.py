@@ -14,11 +14,10 @@ import psutil
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from sameloss.book.chapter import begin
 from sameloss.book.pages import open_page
 from sameloss.errors import NonFiniteLoss
 from sameloss.store.pool import compute_all
-from sameloss.studies.same_loss.pages import STUDY
+from sameloss.studies.same_loss.parameters import chosen
 
 ROOT = Path(__file__).parents[2]
 CHAPTER = "chapters/04_flatness.ipynb"
@@ -169,7 +168,7 @@ def test_lifting_the_limit_starts_the_papers_protocol(tmp_path):
 
 def test_a_paper_shape_learns_on_the_papers_language(tmp_path):
     page = open_page("04_flatness", size="2M", artifacts=str(tmp_path))
-    run = page.replicate.longest_descent("2M")
+    run = next(chosen(page.values).replicates()).longest_descent("2M")
     brief = replace(run.optimisation, steps=2, batch=8)
     run = replace(run, corpus=replace(run.corpus, sentences=300), optimisation=brief, checkpoints=(2,))
     run = replace(run, execution=replace(run.execution, compiled=False))  # which takes half a minute
@@ -231,14 +230,7 @@ def test_help_explains_every_parameter():
 
 def test_a_diverging_run_ends_in_one_sentence(smoke_store):
     page = open_page("04_flatness", size="d8", artifacts=str(smoke_store))
-    run = page.replicate.longest_descent("d8")
+    run = next(chosen(page.values).replicates()).longest_descent("d8")
     run = replace(run, optimisation=replace(run.optimisation, lr=1e30))
     with pytest.raises(NonFiniteLoss, match="choose a smaller lr"):
         compute_all(page.store, [run], workers=1)
-
-
-def test_a_chapter_at_work_can_begin_again(smoke_store, capsys):
-    namespace = {"preset": "smoke", "sentences": 60, "artifacts": str(smoke_store)}
-    namespace["page"] = begin(namespace, STUDY, "a2_conditionals")
-    namespace["sentences"] = 70
-    assert begin(namespace, STUDY, "a2_conditionals").config.language_sentences == 70

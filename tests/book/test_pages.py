@@ -1,61 +1,60 @@
-"""The pages that are about all studies."""
-
-from dataclasses import dataclass
+"""The pages that are about all chapters."""
 
 import pandas as pd
 import pytest
 
-from sameloss.book.pages import STUDY, BookPage, all_statements, all_studies, open_page, study_of
+from sameloss.book.cells import declared, twins
+from sameloss.book.page import Chapter
+from sameloss.book.pages import ABOUT_ALL, all_statements, open_page, pages_at
 from sameloss.errors import ParameterError
-from sameloss.store.store import with_ancestors
-from sameloss.studies.page import Page
+from sameloss.store.store import Store, with_ancestors
 
-NAMES = [name for study in all_studies().values() if study is not STUDY for name in study.specs]
+NAMES = [name for name in twins() if name not in ABOUT_ALL]
 
 
 @pytest.fixture
-def page(opened):
-    return opened("verdicts")
+def store(home):
+    return Store(home / "artifacts")
 
 
-def test_it_has_every_page_of_every_other_study(page):
-    assert [other.name for other in page.pages] == NAMES
-    assert not set(NAMES) & set(STUDY.specs)
-    assert {other.store for other in page.pages} == {page.store}
+def test_all_other_pages_are_opened_with_a_preset_and_a_store(store):
+    pages = pages_at("smoke", store)
+    assert [page.name for page in pages] == NAMES
+    assert {page.store for page in pages} == {store}
+    assert {page.preset for page in pages} == {"smoke"}
 
 
-def test_pages_have_its_preset(page):
-    assert {other.config.name for other in page.pages} == {"smoke"}
+def test_a_preset_that_a_chapter_lacks_leaves_it_out(store):
+    names = [page.name for page in pages_at("workstation", store)]
+    assert names == [name for name in NAMES if "workstation" in declared(name).presets] != []
 
 
-def test_a_preset_that_a_study_lacks_leaves_its_pages_out(opened):
-    names = {other.name for other in opened("costs", preset="workstation").pages}
-    assert names == {name for name in NAMES if "workstation" in study_of(name).presets} != set()
+@pytest.mark.parametrize("name", ABOUT_ALL)
+def test_they_read_all_that_others_read(name, opened, store):
+    keys = {run.key for run in opened(name).runs()}
+    assert keys == {run.key for page in pages_at("smoke", store) for run in page.runs()}
 
 
-def test_it_reads_all_that_they_read(page):
-    keys = {run.key for run in page.runs()}
-    for other in page.pages:
-        assert {run.key for run in other.runs()} <= keys, other.name
-
-
-@pytest.mark.parametrize("name", STUDY.specs)
+@pytest.mark.parametrize("name", ABOUT_ALL)
 def test_what_may_be_set(name, opened):
     page = opened(name, preset="laptop", max_hours=3)
-    assert isinstance(page, BookPage)
-    assert (page.config.name, page.config.max_hours) == ("laptop", 3)
+    assert (page.preset, page.max_hours) == ("laptop", 3)
     with pytest.raises(ParameterError, match=r"Unknown parameter 'size'; valid here are preset, max_hours, "):
         opened(name, size="d8")
+
+
+def test_an_unknown_page_is_refused_with_those_there_are():
+    with pytest.raises(ParameterError) as refused:
+        open_page("02_existance")
+    names = sorted([*NAMES, *ABOUT_ALL])
+    assert str(refused.value) == f"Unknown page '02_existance'; choose one of {', '.join(names)}."
 
 
 # The verdicts of all studies on one page.
 
 
-@dataclass
-class Proved(Page):
+class Proved(Chapter):
     """A page that proves what it is told."""
-
-    proved: tuple[str, ...] = ()
 
     def statements(self) -> pd.DataFrame:
         return pd.DataFrame({"id": self.proved, "verdict": "holds"})
@@ -64,8 +63,9 @@ class Proved(Page):
 def test_statements_of_all_pages_stand_under_each_other_with_their_page(opened):
     """Pages without any add nothing."""
     plain = opened("a2_conditionals")
-    about = plain.config, plain.store
-    pages = [Proved("one", *about, ("a", "b")), plain, Proved("none", *about), Proved("two", *about, ("c",))]
+    proofs = {"one": ("a", "b"), "none": (), "two": ("c",)}
+    one, none, two = (Proved(name, {"proved": proofs[name]}, plain.store) for name in proofs)
+    pages = [one, plain, none, two]
     table = all_statements(pages)
     assert table.to_numpy().tolist() == [["a", "holds", "one"], ["b", "holds", "one"], ["c", "holds", "two"]]
     assert table.index.tolist() == [0, 1, 2]

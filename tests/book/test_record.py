@@ -3,30 +3,32 @@
 import re
 import shlex
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
 import pytest
 from tiny_book import PAGE, SQUARE, git, notebook, write
-from toy_pages import squares
+from toy_pages import page_of
 from toy_runs import Failing, Squaring
 
 from sameloss.book import record as module
 from sameloss.book.notebooks import EXECUTED, Execution, fingerprints
+from sameloss.book.page import Chapter
 from sameloss.book.pages import open_page
+from sameloss.book.part_one import CHAPTERS
 from sameloss.book.record import (
     FRONT_FIGURE,
     adopt,
     compute,
     front_figure,
+    left_in_words,
     record,
+    recorded_pages,
     require_committed_runs,
 )
 from sameloss.errors import ModelError, ParameterError, StoreError
-from sameloss.store.record import kept_runs
+from sameloss.store.record import Record, kept_runs
 from sameloss.store.store import Store, write_manifest
-from sameloss.studies.page import Page
 
 
 def test_a_tree_with_changes_is_refused_before_anything_is_computed(book):
@@ -73,14 +75,16 @@ def test_the_advice_lists_those_folders_alone(tmp_path):
 
 @pytest.fixture
 def recorded(book, notes, monkeypatch):
-    """Record a page in a clean tree, with a store of that name; return how often a square was computed."""
+    """Record pages in a clean tree, with a store of that name; return how often a square was computed."""
 
-    def record_with(name, numbers, **how):
-        monkeypatch.setattr(module, "_open", lambda *asked: squares(Store(book / name, kept_runs()), numbers))
-        record("toy", "squares", **how)
+    def record_with(name, runs, **how):
+        store = Store(book / name, kept_runs())
+        monkeypatch.setattr(module, "recorded_pages", lambda preset: list(runs))
+        monkeypatch.setattr(module, "_open", lambda page, *asked: page_of(store, runs[page], page))
+        record("toy", **how)
         return len(Path(notes).read_text().splitlines())
 
-    monkeypatch.setattr(module, "announce", lambda page, runs: "")
+    monkeypatch.setattr(Chapter, "announce", lambda page: "")
     monkeypatch.setattr(module, "uncommitted_runs", lambda store, runs: [])  # of the repository at hand
     return record_with
 
@@ -92,25 +96,25 @@ def notes(tmp_path):
     return str(tmp_path / "notes")
 
 
-def parts(notes, second=Squaring):
-    """Return two parts, the second with a run of another kind."""
+def runs_of(notes, second=Squaring):
+    """Return the runs of two pages, the second with a run of another kind."""
     return {"first": [Squaring(2, Squaring(1, notes=notes), notes)], "second": [second(3, notes=notes)]}
 
 
 def test_a_record_that_broke_off_goes_on_elsewhere(recorded, notes):
-    """What its finished parts found is in the pool, and an empty store computes the rest alone."""
+    """What its finished pages found is in the pool, and an empty store computes the rest alone."""
     with pytest.raises(ModelError, match="made to fail"):
-        recorded("here", parts(notes, Failing))
-    assert recorded("elsewhere", parts(notes)) == 3
-    found = [kept_runs().get(run) for part in parts(notes).values() for run in part]
+        recorded("here", runs_of(notes, Failing))
+    assert recorded("elsewhere", runs_of(notes)) == 3
+    found = [kept_runs().get(run) for runs in runs_of(notes).values() for run in runs]
     assert found == [5, 9]
 
 
 def test_a_whole_record_is_a_fixed_point(recorded, notes, book):
     """With an empty store nothing is computed, and no file of the tree or the store changes."""
-    recorded("here", parts(notes))
+    recorded("here", runs_of(notes))
     before = contents(book)
-    assert recorded("elsewhere", parts(notes)) == 3
+    assert recorded("elsewhere", runs_of(notes)) == 3
     assert contents(book) == before
 
 
@@ -132,12 +136,30 @@ def test_a_record_goes_on_before_it_is_committed(recorded, notes):
 
 
 def test_what_is_left_is_said_and_nothing_done(recorded, capsys, notes):
-    assert recorded("here", parts(notes), dry_run=True) == 0
-    first, *others = capsys.readouterr().out.splitlines()
-    assert re.fullmatch(r"Record of squares, preset toy: about [\d.]+ \w+ left\.", first)
-    assert [line.partition(",")[0] for line in others] == ["  first: 0 of 2 runs", "  second: 0 of 1 runs"]
+    assert recorded("here", runs_of(notes), dry_run=True) == 0
+    lines = capsys.readouterr().out.splitlines()
+    counts = ("first, preset toy: 0 of 2", "second, preset toy: 0 of 1")
+    for line, count in zip(lines, counts, strict=True):
+        assert re.fullmatch(rf"Record of {count} runs, about [\d.]+ \w+ left\.", line)
     assert not kept_runs().root.exists()
     assert not Path("here").exists()
+
+
+def test_what_is_left_is_said_by_the_clock(book, monkeypatch):
+    """What an earlier page reads is not counted again."""
+    monkeypatch.setattr(module, "reference_seconds", lambda run: 1800.0)
+    monkeypatch.setattr("sameloss.book.costs.usable_workers", lambda: 2)
+    store, shared = Store(book / "artifacts"), Squaring(1)
+    runs = {"first": [Squaring(2, shared)], "second": [Squaring(3, shared), shared], "third": [shared]}
+    pages = [page_of(store, own, name) for name, own in runs.items()]
+    says = "Record of {}, preset toy: {} runs, {}."
+    assert list(left_in_words(pages)) == [
+        says.format("first", "0 of 2", "about 30.0 minutes left"),
+        says.format("second", "0 of 1", "about 15.0 minutes left"),
+        says.format("third", "0 of 0", "complete"),
+    ]
+    store.compute(Squaring(2, shared))
+    assert next(left_in_words(pages)) == says.format("first", "2 of 2", "complete")
 
 
 @pytest.mark.parametrize("minutes", [1e-300, 9.0, 1e300])
@@ -150,29 +172,45 @@ def test_a_timer_is_set_whatever_the_minutes(monkeypatch, minutes):
 
 
 def test_what_the_pool_has_is_not_left(recorded, capsys, notes):
-    recorded("here", parts(notes) | {"second": []})
+    recorded("here", runs_of(notes) | {"second": []})
     capsys.readouterr()
-    assert recorded("elsewhere", parts(notes), dry_run=True) == 2
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.partition(",")[0] for line in lines[1:]] == ["  first: 2 of 2 runs", "  second: 0 of 1 runs"]
+    assert recorded("elsewhere", runs_of(notes), dry_run=True) == 2
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "Record of first, preset toy: 2 of 2 runs, complete."
+    assert second.startswith("Record of second, preset toy: 0 of 1 runs, about ")
     assert not Path("elsewhere").exists()
+
+
+def test_losses_are_recorded_but_those_of_part_i(recorded, monkeypatch, book):
+    """Which take megabytes."""
+    kept = {}
+    monkeypatch.setattr(Record, "add", lambda self, store, runs, *, lazy: kept.update({runs[0].number: lazy}))
+    recorded("here", {CHAPTERS[0]: [Squaring(1)], "ii5_growing": [Squaring(2)]})
+    assert kept == {1: False, 2: True}
+
+
+def test_every_page_with_a_record_is_listed_with_it():
+    assert recorded_pages("pretrained") == list(CHAPTERS)
+    assert recorded_pages("workstation") == [*CHAPTERS, "02_confirmation"]
+    assert {"ii2_stability", "ii5_growing"} <= set(recorded_pages("laptop-long"))
+    assert not set(CHAPTERS) & set(recorded_pages("laptop-long"))
 
 
 def test_runs_of_unknown_source_are_refused_before_anything_is_computed(book, monkeypatch):
     """Those of the last page, too."""
-    pages = {name: squares(Store(book / "store"), {name: [Squaring(at)]}) for at, name in enumerate("ab")}
+    pages = {name: page_of(Store(book / "store"), [Squaring(at)], name) for at, name in enumerate("ab")}
     pages["b"].store.compute(Squaring(1))
     change(pages["b"].store, Squaring(1), "unknown")
     monkeypatch.setattr(module, "recorded_pages", lambda preset: tuple(pages))
     monkeypatch.setattr(module, "_open", lambda name, *_: pages[name])
-    monkeypatch.setattr(module, "announce", lambda page, runs: "")
+    monkeypatch.setattr(Chapter, "announce", lambda page: "")
     with pytest.raises(SystemExit, match=r"^1 finished runs come from source that was not committed or is"):
         record("toy")
     assert not pages["a"].store.has(Squaring(0))
 
 
 def test_what_would_be_refused_after_an_execution_is_refused_before(book, monkeypatch):
-    page = squares(Store(book / "artifacts"), {"all": [Squaring(1)]})
+    page = page_of(Store(book / "artifacts"), [Squaring(1)])
     monkeypatch.setattr(module, "open_page", lambda name, preset: page)
     page.store.compute(Squaring(1))
     change(page.store, Squaring(1), "abc")
@@ -204,8 +242,8 @@ def test_the_library_of_another_checkout_is_refused(book, monkeypatch, command):
 def test_what_is_finished_of_a_part_is_kept_without_more(recorded, notes, book):
     """Though the rest is not."""
     Store(book / "here").compute(Squaring(1, notes=notes))
-    assert recorded("here", parts(notes), finished=True) == 1
-    assert recorded("elsewhere", parts(notes)) == 3
+    assert recorded("here", runs_of(notes), finished=True) == 1
+    assert recorded("elsewhere", runs_of(notes)) == 3
 
 
 def test_a_preset_or_page_that_has_no_record_is_refused_with_those_that_have():
@@ -242,7 +280,7 @@ def refused(match):
 def page(book, monkeypatch):
     """The page of all runs of the tiny book: one is computed, another is not."""
     store = Store(book / "_build" / "artifacts")
-    page = squares(store, {"all": [Squaring(3, Squaring(1)), Squaring(4)]})
+    page = page_of(store, [Squaring(3, Squaring(1)), Squaring(4)])
     monkeypatch.setattr(module, "open_page", lambda name, preset: page)
     store.compute(Squaring(3, Squaring(1)))
     for run in (Squaring(1), Squaring(3, Squaring(1))):
@@ -343,19 +381,12 @@ def store(home, monkeypatch):
     return Store(home / "artifacts")
 
 
-@dataclass
-class Reading(Page):
-    """A page that reads some of the runs, or all of them."""
-
-    def runs(self):
-        every = [run for runs in READS.values() for run in runs]
-        return READS.get(self.name, every if self.name == "costs" else [])
-
-
-def opened(name, **given):
-    """Open a page of ours in the place of the book's, at a preset that the book knows."""
-    settings = open_page("costs", **given).config
-    return Reading(name, settings, Store("artifacts", kept_runs()))
+def opened(name, preset, max_hours=None):
+    """Open a page that reads some of the runs, or all of them, at a preset that the book knows."""
+    values = open_page("costs", preset=preset, max_hours=max_hours).values
+    every = [run for runs in READS.values() for run in runs]
+    read = READS.get(name, every if name == "costs" else [])
+    return page_of(Store("artifacts", kept_runs()), read, name, **values)
 
 
 def test_what_the_chapters_read_is_computed_and_no_more(store, capsys):

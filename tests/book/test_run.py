@@ -45,8 +45,8 @@ def test_a_wrong_parameter_is_one_sentence(tmp_path):
 def test_names_and_values_of_parameters_are_never_code(words, sentence, tmp_path):
     twin = tmp_path / "twin.py"
     twin.write_text(
-        '# %% tags=["parameters"]\npreset = "smoke"\n\n# %%\nfrom sameloss.book.chapter import begin\n'
-        "from sameloss.studies.same_loss.pages import STUDY\nbegin(globals(), STUDY, '02_existence')\n"
+        '# %% tags=["parameters"]\npreset = "smoke"\n\n# %%\nfrom sameloss.book.cells import begin\n'
+        "begin(globals(), '02_existence', {'smoke': {}})\n"
     )
     command = [sys.executable, "-m", "sameloss.book.run", "twin.py", *words]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)

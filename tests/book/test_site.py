@@ -17,10 +17,10 @@ from tiny_book import PAGE, build, notebook, write
 
 from sameloss.book import site
 from sameloss.book.notebooks import EXECUTED, show_captions, toc_files
+from sameloss.book.part_one import recorded_answers
 from sameloss.book.site import FRONT_TITLE, STAGE, folded_behind, presentable, stage
 from sameloss.studies.growing import claims as growing
 from sameloss.studies.local_signal_images import claims as images
-from sameloss.studies.same_loss.pages import recorded_answers
 from sameloss.studies.same_loss.tables import PAGES
 from sameloss.studies.stability import claims as stability
 

@@ -12,9 +12,11 @@ from jupytext.cli import jupytext
 from papermill.inspection import inspect_notebook
 from papermill.translators import PythonTranslator
 
-from sameloss.book.pages import all_studies
-from sameloss.book.twins import HEAD, stale_cells, twin_differences, twin_of, twins, with_parameters
-from sameloss.studies.parameters import cell, checked, parameters_in
+from sameloss.book.cells import KINDS, declared
+from sameloss.book.cells import twins as found
+from sameloss.book.run import cells
+from sameloss.book.twins import twin_differences, twin_of, twins
+from sameloss.studies.parameters import assigned
 
 ROOT = Path(__file__).parents[2]
 
@@ -87,18 +89,23 @@ def test_the_books_twins_are_in_step(monkeypatch):
 # The parameters cells of chapters: short lines that papermill reads back, and that are kept up to date.
 
 
-EVERY_PAGE = [(study, name) for study in all_studies().values() for name in study.specs]
-BY_NAME = [pytest.param(*pair, id=pair[1]) for pair in EVERY_PAGE]
+NAMES = sorted(found())
 
 
-@pytest.mark.parametrize(("study", "name"), BY_NAME)
-def test_papermill_reads_every_page_back(study, name):
+def parameters_cell(name):
+    """The source of a chapter's parameters cell."""
+    (source,) = (s for s, tags in cells(found()[name].read_text("utf-8")) if "parameters" in tags)
+    return source
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_papermill_reads_every_page_back(name):
     """Name, type, default and help: what `papermill --help-notebook` prints, and it drops nothing."""
-    table = study.table(name)
-    read = PythonTranslator.inspect(nbformat.v4.new_code_cell(cell(table)))
+    table = declared(name).parameters
+    read = PythonTranslator.inspect(nbformat.v4.new_code_cell(parameters_cell(name)))
     assert [parameter.name for parameter in read] == list(table)
     for own, parameter in zip(table.values(), read, strict=True):
-        assert parameter.inferred_type_name in ("str", "int", "float", "list[int]", "list[str]")
+        assert parameter.inferred_type_name in KINDS
         assert parameter.default == (
             f'"{own.default}"' if isinstance(own.default, str) else repr(own.default)
         )
@@ -106,61 +113,42 @@ def test_papermill_reads_every_page_back(study, name):
         assert own.text
 
 
-@pytest.mark.parametrize(("study", "name"), BY_NAME)
-def test_every_line_is_one_that_a_page_is_wide_enough_for(study, name):
+@pytest.mark.parametrize("name", NAMES)
+def test_every_line_is_one_that_a_page_is_wide_enough_for(name):
     """And that no formatter breaks, which would take the help from its parameter."""
-    lines = cell(study.table(name)).splitlines()
-    assert len(lines) == len(study.table(name))
+    lines = parameters_cell(name).splitlines()
+    assert len(lines) == len(declared(name).parameters)
     assert max(map(len, lines)) <= 110
 
 
-@pytest.mark.parametrize(("study", "name"), BY_NAME)
-def test_a_cell_gives_the_defaults(study, name):
-    namespace = {}
-    exec(cell(study.table(name)), namespace)
-    assert parameters_in(namespace, {}) == {n: p.default for n, p in study.table(name).items()}
-    assert checked(study.table(name), parameters_in(namespace, {})) == checked(study.table(name), {})
+@pytest.mark.parametrize("name", NAMES)
+def test_a_cell_names_the_presets_that_a_chapter_has(name):
+    page = declared(name)
+    assert page.parameters["preset"].text == ", ".join(["auto", *page.presets])
+    assert page.parameters["preset"].choices == ("auto", *page.presets)
 
 
-def test_papermill_finds_the_cell_in_a_notebook(tmp_path):
-    study, name = EVERY_PAGE[0]
-    own = nbformat.v4.new_code_cell(cell(study.table(name)), metadata={"tags": ["parameters"]})
-    kernel = {"kernelspec": {"name": "python3", "language": "python", "display_name": "Python"}}
-    nbformat.write(nbformat.v4.new_notebook(cells=[own], metadata=kernel), tmp_path / "page.ipynb")
-    found = inspect_notebook(tmp_path / "page.ipynb")
-    assert set(found) == set(study.table(name))
-    assert found["preset"]["help"] == study.table(name)["preset"].text
+@pytest.mark.parametrize("name", NAMES)
+def test_a_cell_gives_the_defaults(name):
+    namespace, table = {}, declared(name).parameters
+    exec(parameters_cell(name), namespace)
+    assert {n: namespace[n] for n in table} == {n: p.default for n, p in table.items()}
+    assert assigned(parameters_cell(name)) == set(table)
 
 
-SOURCE = f"""# %% [markdown]
-# Text
-
-{HEAD}size: str = 'all'  # old
-other = 1
-
-# %%
-x = '# %%'
-
-# %%
-y = 1
-"""
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("ii")])
+def test_an_experiment_sets_no_parameter(name):
+    """So its cells can be executed again."""
+    source = found()[name].read_text("utf-8")
+    names = {name for cell, tags in cells(source) if "experiment" in tags for name in assigned(cell)}
+    assert not names & set(declared(name).parameters)
 
 
-def test_only_the_parameters_cell_is_replaced():
-    found = with_parameters(SOURCE, "size = 2  # \\1 new")
-    assert found == SOURCE.replace("size: str = 'all'  # old\nother = 1", "size = 2  # \\1 new")
-    assert with_parameters(found, "size = 2  # \\1 new") == found
-    assert with_parameters("# %%\nx = 1\n", "size = 2") == "# %%\nx = 1\n"
-
-
-def test_stale_cells_are_those_that_are_not_what_their_study_says(tmp_path):
-    for study, name in EVERY_PAGE:
-        (tmp_path / f"{name}.py").write_text(with_parameters(SOURCE, cell(study.table(name))))
-    assert stale_cells(tmp_path) == {}
-    path = tmp_path / "02_existence.py"
-    right = path.read_text()
-    path.write_text(SOURCE)
-    assert stale_cells(tmp_path) == {path: right}
+def test_papermill_finds_the_cell_in_a_notebook():
+    read = inspect_notebook(ROOT / "chapters" / "04_flatness.ipynb")
+    table = declared("04_flatness").parameters
+    assert set(read) == set(table)
+    assert read["preset"]["help"] == table["preset"].text
 
 
 def test_twins_are_read_where_the_locale_is_ascii():

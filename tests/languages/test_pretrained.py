@@ -11,7 +11,7 @@ import datasets
 import pytest
 import torch
 import transformers
-from cells import definitions
+from cells import computed, definitions
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
@@ -29,7 +29,6 @@ from transformers import (
 )
 
 from sameloss import hub
-from sameloss.book.costs import announce
 from sameloss.book.pages import open_page
 from sameloss.errors import LanguageError
 from sameloss.languages import LanguageSpec, Sentences, pretrained
@@ -39,8 +38,9 @@ from sameloss.runs.cost import CORE_PRODUCTS, UTILISATION
 from sameloss.runs.sampling import CorpusSampling, HeldOutConditionals
 from sameloss.store.store import with_ancestors
 from sameloss.studies.same_loss.claims import answers
-from sameloss.studies.same_loss.experiment import STAND_IN
+from sameloss.studies.same_loss.experiment import PRESETS, STAND_IN
 from sameloss.studies.same_loss.languages import measurements, opt_language
+from sameloss.studies.same_loss.parameters import chosen
 
 VOCABULARY = ["<s>", "<pad>", "</s>", "<unk>", "is", "a", "the", "cat", "dog", "mat", "?", "who"]
 CORPUS = "the cat is the cat\na dog\na a a cat </s>\nwho is a mat\nunheard\n"
@@ -101,12 +101,14 @@ def test_trainings_on_a_pretrained_models_language(tmp_path, kind):
     """From the parameters of a page to its table of measurements, without any text."""
     given = {"opt": saved(tmp_path / "model", kind), "artifacts": str(tmp_path / "artifacts")}
     page = open_page("02_existence", preset="smoke", language="opt", seeds=1, **given)
-    (setup,) = (s for s in page.config.setups if s.name == "opt")
+    experiment = chosen(page.values)
+    (setup,) = (s for s in experiment.setups if s.name == "opt")
     assert (setup.language.corpus, setup.language.words, setup.tasks) == (OWN, 12, ("next",))
-    assert "14 of 14 runs to compute" in announce(page)
-    few = {"descent_steps": (2,), "plateau_steps": (), "controls": False, "test": 50, "batch": 16}
-    page.config = replace(page.config, **few)
-    table = page.config.table(page.store)
+    assert "14 of 14 runs to compute" in page.announce()
+    few = replace(PRESETS["smoke"], descent_steps=(2,), test=50, batch=16)
+    about = {"language": "opt", "seeds": 1, "opt": given["opt"]}
+    found = computed("04_flatness", page.store, about, experiment=few, continued=(), controls=False)
+    table = found.page.results.table
     assert set(table.language) == {"pretrained"}
     assert set(table.task) == {"", "next"}
     assert table[table.quantity == "kl"].value.between(0, 5).all()
@@ -476,9 +478,10 @@ def test_the_chapter_measures_and_describes_a_real_model(spec, tmp_path, capsys)
         write_jsonl(tmp_path / f"sst2_{split}.jsonl", sentence=texts, label=labels)
     given = {"sentences": 30, "artifacts": str(tmp_path / "artifacts")}
     page = open_page("a1_datasets", preset="smoke", **given)
-    setups = [s._replace(language=spec, tasks=()) if s.name == "opt" else s for s in page.config.setups]
-    page.config, chapter = replace(page.config, setups=tuple(setups)), definitions("a1_datasets")
-    assert opt_language(page.config) == spec
+    plain, chapter = chosen(page.values), definitions("a1_datasets")
+    setups = [s._replace(language=spec, tasks=()) if s.name == "opt" else s for s in plain.setups]
+    experiment = replace(plain, setups=tuple(setups))
+    assert opt_language(experiment) == spec
     table = chapter.drawn_sentences(spec)
     assert len(table) == 4
     assert set(" ".join(table.sentence).split()) <= {"a", "cat", "is", "the"}
@@ -488,7 +491,7 @@ def test_the_chapter_measures_and_describes_a_real_model(spec, tmp_path, capsys)
     coverage = chapter.glue_coverage(spec, str(tmp_path)).set_index(["task", "split"])
     assert coverage.examples.to_list() == [2, 2, 2, 2]
     assert coverage.kept_whole["sst2", "train"] == 0.5  # of "the cat is" and "a dog"
-    found = page.store.get(measurements(page.config)[spec.model])
+    found = page.store.get(measurements(experiment)[spec.model])
     assert 0 < found.entropy.mean < 1.4
     assert found.ceilings.empty
 

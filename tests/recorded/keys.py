@@ -2,8 +2,8 @@
 
 import tempfile
 
-from sameloss.book.pages import open_page
-from sameloss.store.store import Run, with_ancestors
+from sameloss.book.pages import pages_at
+from sameloss.store.store import Run, Store, with_ancestors
 
 FILE = "keys.json"
 
@@ -11,8 +11,7 @@ FILE = "keys.json"
 def page_runs() -> dict[str, list[Run]]:
     """The runs that each page reads at the smoke preset."""
     with tempfile.TemporaryDirectory() as folder:
-        pages = open_page("costs", preset="smoke", artifacts=folder).pages
-        return {page.name: page.runs() for page in pages}
+        return {page.name: page.runs() for page in pages_at("smoke", Store(folder))}
 
 
 def found() -> list[str]:

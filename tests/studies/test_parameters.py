@@ -1,28 +1,13 @@
-"""Parameters of pages, their cell in notebooks, and configurations."""
+"""Parameters of pages: types, choices, bounds."""
 
 import math
-from dataclasses import dataclass
 
-import nbformat
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from papermill.translators import PythonTranslator
 
 from sameloss.errors import ParameterError
-from sameloss.store.store import Run
-from sameloss.studies.parameters import (
-    MOST_SEEDS,
-    OF_EVERY_PAGE,
-    PRESETS,
-    Config,
-    Parameter,
-    cell,
-    checked,
-    choose,
-    param,
-    parameters_in,
-)
+from sameloss.studies.parameters import MOST_SEEDS, Parameter, assigned, checked, choose
 
 TABLE = {
     "size": Parameter("of what", default="all"),
@@ -118,88 +103,6 @@ def test_choose_returns_one_of_the_choices():
         choose("preset", "c", "ab")
 
 
-def test_values_above_the_first_call_are_parameters():
-    """Not what is imported, or what papermill, IPython and its start-up files add."""
-    hidden = {"In": [""], "SEED": 7, "seeds": 5}
-    others = {"math": math, "begin": checked, "STUDY": Parameter("a"), "_": 1, "PAPERMILL_INPUT_PATH": "x"}
-    found = {"size": "10K", "steps": None, "seeds": 8}
-    assert parameters_in({**hidden, **others, **found}, hidden) == found
-
-
-def test_names_of_cells_above_the_parameters_are_no_parameters():
-    above = [
-        "",
-        "REPO = 'x'\nsize = 'a'\nfor i in (1, 2): pass",
-        "not Python",
-        "with open('x') as file: ends = 1",
-    ]
-    hidden = {"In": [*above, "preset: str = 'auto'\nsize: str = 'all'", "szie = '10K'"]}
-    found = {"preset": "auto", "size": "all", "szie": "10K"}
-    assert parameters_in({**hidden, "REPO": "x", "i": 2, "file": 3, "ends": 1, **found}, hidden) == found
-
-
-def test_papermill_reads_a_cell_back():
-    """What `papermill --help-notebook` prints of it: name, type, default and help."""
-    read = PythonTranslator.inspect(nbformat.v4.new_code_cell(cell({**TABLE, **OF_EVERY_PAGE})))
-    found = {p.name: (p.inferred_type_name, p.default, p.help) for p in read}
-    assert found["size"] == ("str", '"all"', "of what")
-    assert found["steps"] == ("int", "None", "of training")
-    assert found["strength"] == ("float", "None", "of an algorithm")
-    assert list(found) == [*TABLE, *OF_EVERY_PAGE]
-
-
-def test_a_cell_assigns_the_defaults():
-    namespace = {}
-    exec(cell(TABLE), namespace)
-    assert checked(TABLE, parameters_in(namespace, {})) == checked(TABLE, {})
-
-
-def test_every_page_accepts_every_preset():
-    assert OF_EVERY_PAGE["preset"].choices == ("auto", *PRESETS)
-
-
-# Configurations
-
-
-@dataclass(frozen=True)
-class Toy(Config):
-    rate: float = param("of learning", 0.5, kind=float, most=2)
-    training_steps: int = param("of SGD", 10, name="steps")
-    model: str | None = param("of all", kind=str)
-
-
-@dataclass(frozen=True)
-class Reading(Run):
-    config: Toy
-
-
-def test_parameters_are_the_declared_fields_with_those_of_the_study_first():
-    assert list(Toy.parameters()) == ["rate", "steps", "model", "max_hours", "workers"]
-    assert Toy.parameters()["steps"].line("steps") == "steps: int = None  # of SGD"
-
-
-def test_given_values_replace_fields():
-    config = Toy("laptop").resolve({"steps": 3, "rate": None, "workers": 2, "elsewhere": 1})
-    assert config == Toy("laptop", training_steps=3, workers=2)
-    assert (config.name, config.workers, config.rate) == ("laptop", 2, 0.5)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"rate": 3.0}, "rate is at most 2; got 3"),
-        ({"training_steps": 0}, "steps must be positive; got 0"),
-        ({"training_steps": 1.5}, "steps must be a whole number; got 1.5"),
-        ({"workers": 0}, "workers must be positive"),
-    ],
-)
-def test_bounds_apply_to_constructors(given, message):
-    with pytest.raises(ParameterError, match=message):
-        Toy(**given)
-
-
-def test_keys_do_not_depend_on_the_name_or_limits_of_a_preset():
-    plain = Reading(Toy())
-    assert Reading(Toy("paper", max_hours=3.0, workers=2)).key == plain.key
-    assert Reading(Toy(rate=1.0)).key != plain.key
-    assert "workers" not in str(plain.parameters())
+def test_names_that_a_cell_assigns():
+    assert assigned("REPO = 'x'\nsize: str = 'a'\nfor i in (1, 2): pass") == {"REPO", "size", "i"}
+    assert assigned("not Python") == set()

@@ -7,11 +7,9 @@ preset.
 
 import re
 from ast import literal_eval
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
-from inspect import signature
-from itertools import product
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -19,138 +17,26 @@ from typing import Any
 import pandas as pd
 
 from sameloss.book.chapter import begun, given_parameters
-from sameloss.book.costs import announce
+from sameloss.book.page import SEEDS, Chapter, Values, no_checks
 from sameloss.book.run import PARAMETERS, cells
-from sameloss.device import use_device
+from sameloss.device import usable_workers, use_device
 from sameloss.errors import ParameterError
-from sameloss.store.location import book_root, default_artifacts, source_checkout
-from sameloss.store.pool import compute_all
-from sameloss.store.provenance import sealed
-from sameloss.store.record import Record, kept_runs
-from sameloss.store.store import Run, Store
-from sameloss.studies.page import Page, PageSpec, Study
-from sameloss.studies.parameters import OF_EVERY_PAGE, Config, Parameter, checked, choose
+from sameloss.store.location import HOME, book_root, default_artifacts, source_checkout
+from sameloss.store.record import kept_runs
+from sameloss.store.store import Store
+from sameloss.studies.parameters import LIMITS, OF_EVERY_PAGE, Parameter, checked, choose
 from sameloss.studies.statement import Statement
 from sameloss.studies.verdict import Topic
 
 EXPERIMENT, COMPARISON = "experiment", "comparison"
 """Tags of cells."""
 
-SEEDS = ("seeds", "stacks")
-"""Parameters that count repetitions."""
-
-Values = Mapping[str, Any]
-"""Parameters by name."""
-
-
-@dataclass
-class Chapter(Page[Config]):
-    """A chapter with its parameters as attributes, its sweeps, and what its claims are judged by."""
-
-    values: Values = field(default_factory=dict)
-    listing: bool = False  # whether sweeps only list their runs
-    on_its_own: bool = True  # whether this is its notebook, not another page that opened it
-    swept: list[Run] = field(default_factory=list)
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self.__dict__["values"][name]
-        except KeyError:
-            raise AttributeError(f"{self.__dict__.get('name')} has no parameter {name!r}") from None
-
-    @property
-    def seeds(self) -> int | None:
-        return next((self.values[name] for name in SEEDS if name in self.values), None)
-
-    @property
-    def tolerance(self) -> float | None:
-        return self.values.get("tolerance")
-
-    def sweep(
-        self, run_of: Callable[..., Run], points: Iterable[Sequence[Any]] | None = None,
-        **grid: Mapping[str, Any] | Iterable[Any],
-    ) -> Any:  # fmt: skip
-        """Compute a run for every combination of values, in parallel, and join their tables.
-
-        Args:
-            run_of: makes the run of one combination.
-            points: combinations of its arguments; None: all of the grid.
-            grid: values for each argument of `run_of`; names instead of values are in the table where a
-                mapping gives them.
-
-        Returns:
-            One table, with a column for each argument; a dictionary of such tables if runs have several.
-
-        Raises:
-            ParameterError: above `max_hours`, or for a run that needs more memory than there is.
-
-        """
-        named = [v.items() if isinstance(v, Mapping) else [(x, x) for x in v] for v in grid.values()]
-        combined = product(*named) if points is None else ([(x, x) for x in point] for point in points)
-        names = list(grid) or list(signature(run_of).parameters)
-        described = [dict(zip(names, point, strict=True)) for point in combined]
-        runs = [run_of(**{name: value for name, (_, value) in point.items()}) for point in described]
-        results = self.compute(*runs)
-        if self.listing:
-            return None
-        columns = [{name: label for name, (label, _) in point.items()} for point in described]
-        return _joined(results, columns)
-
-    def compute(self, *runs: Run) -> list[Any]:
-        """Compute runs in parallel, and return their results; see `sweep`."""
-        self.swept += runs
-        if self.listing:
-            return [None] * len(runs)
-        cost = announce(self, runs)
-        if self.on_its_own:
-            print(cost)
-        compute_all(self.store, list(runs), self.config.workers)
-        return list(map(self.store.get, runs))
-
-    def runs(self) -> list[Run]:
-        return self.swept
-
-    @cached_property
-    def results(self) -> Any:
-        """What a comparison cell has set; computed from the chapter's twin on other pages."""
-        given = {name: self.values[name] for name in self.parameters}
-        return opened(self.name, given, self.store, (EXPERIMENT, COMPARISON)).results
-
-    def of_record(self, preset: str) -> "Chapter":
-        return opened(self.name, {"preset": preset}, kept_runs())
-
-    # Two pages have sealed tables as their record, computed in five core-hours before runs were kept. When
-    # `make record` has computed their runs at `laptop-long`, the following and the tables can go.
-
-    @cached_property
-    def tables(self) -> dict[str, pd.DataFrame]:
-        """Sealed tables in place of the runs of a record; otherwise none."""
-        origin = self._origin(self.config.name)
-        if not (isinstance(self.store, Record) and origin.exists()):
-            return {}
-        return {Path(name).stem: pd.read_csv(origin.with_name(name)) for name in sealed(origin)["files"]}
-
-    def records(self) -> dict[str, dict[str, Any]]:
-        origin = self._origin(self.record)
-        return {self.record: sealed(origin)} if origin.exists() else super().records()
-
-    def _origin(self, preset: str) -> Path:
-        return kept_runs().root.parent / preset / self.name / "record.json"
-
-
-def _joined(results: Sequence[Any], columns: Sequence[Values]) -> Any:
-    if isinstance(results[0], Mapping):
-        return {name: _joined([result[name] for result in results], columns) for name in results[0]}
-    tables = [table.assign(**of_run) for table, of_run in zip(results, columns, strict=True)]
-    return pd.concat(tables, ignore_index=True)
-
-
-# Opening
-
-
 LINE = re.compile(r"(\w+): ([\w\[\]]+) = (\S+)  # (.*)")
 KINDS = {"str": str, "int": int, "float": float, "list[int]": list[int], "list[float]": list[float],
          "list[str]": list[str]}  # fmt: skip
+
+EXAMPLES = {**dict.fromkeys(SEEDS, "5"), "sentences": "5000"}
+"""Values for the command at the end of a page."""
 
 
 def parameter_table(
@@ -160,9 +46,9 @@ def parameter_table(
     table = {}
     for name, kind, default, text in LINE.findall(cell):
         known = OF_EVERY_PAGE.get(name) or Parameter(text, KINDS[kind] | None)
-        least, most = bounds.get(name, (known.least, known.most))
+        least, most = bounds.get(name) or LIMITS.get(name) or (known.least, known.most)
         known = replace(known, least=least, most=most, may_be_zero=name in bounds and least == 0)
-        example = "5" if name in SEEDS else ""
+        example = EXAMPLES.get(name, "")
         table[name] = replace(known, text=text, default=literal_eval(default), example=example)
     return {n: replace(p, choices=("auto", *presets)) if n == "preset" else p for n, p in table.items()}
 
@@ -186,11 +72,23 @@ def twins() -> dict[str, Path]:
     return next((found for book in books if (found := {p.stem: p for p in sorted(book.glob("*.py"))})), {})
 
 
+def twin(name: str) -> Path:
+    """The twin of a chapter.
+
+    Raises:
+        ParameterError: if there is none, with those that there are.
+
+    """
+    if not (paths := twins()):
+        raise ParameterError(f"No book was found, whose {name} this reads; set {HOME} to the book's folder.")
+    return paths[choose("page", name, paths)]
+
+
 def begin(
     namespace: dict[str, Any], name: str, presets: Mapping[str, Values],
     bounds: Mapping[str, tuple[float, float]] = MappingProxyType({}), *, topics: Sequence[Topic] = (),
-    exact: Mapping[str, Statement] = MappingProxyType({}), check: Callable[[Any], pd.DataFrame] | None = None,
-    record: str = "",
+    exact: Mapping[str, Statement] = MappingProxyType({}), check: Callable[[Any], pd.DataFrame] = no_checks,
+    record: str = "", auto: Callable[[Values], str] = lambda values: "laptop",
 ) -> Chapter:  # fmt: skip
     """Begin a chapter: check its parameters, and take those that are None from its preset.
 
@@ -203,6 +101,7 @@ def begin(
         exact: its lemmas and theorems.
         check: computes the checks of these from its results.
         record: the longer preset whose runs are recorded.
+        auto: the preset that other parameters imply.
 
     Raises:
         ParameterError: in one sentence, with what is valid.
@@ -217,17 +116,24 @@ def begin(
     if store is None:
         use_device(values["device"])
         store = Store(Path(values["artifacts"] or default_artifacts()), kept_runs())
-    preset = "laptop" if values["preset"] == "auto" else choose("preset", values["preset"], presets)
+    preset = auto(values) if values["preset"] == "auto" else choose("preset", values["preset"], presets)
     given = {n: value for n, value in values.items() if value is not None}
-    values = {**values, **presets[preset], **given}
-    config, configs = Config(preset, values["max_hours"], values["workers"]), {n: Config(n) for n in presets}
-    page = Chapter(name, config, store, parameters=table, presets=configs, record=record, values=values)
+    values = {**values, **presets[preset], **given, "preset": preset}
+    if values.get("processes") and not values["workers"]:
+        values["workers"] = _beside(values["processes"])
+    page = Chapter(
+        name, values, store, table, tuple(presets), topics, exact, check, record, partial(opened, name)
+    )
     if opening:
         page.listing, page.on_its_own = opening.listing or bool(page.tables), False
     else:
         begun(store)
-    vars(page).update(topics=topics, exact=exact, **({"check": check} if check else {}))
     return page
+
+
+def _beside(processes: int) -> int:
+    """Trainings at once that share the cores, each in several processes."""
+    return max(1, usable_workers() // processes)
 
 
 def _parameters_cell(namespace: Values, name: str) -> str:
@@ -235,58 +141,47 @@ def _parameters_cell(namespace: Values, name: str) -> str:
     for source in namespace.get("In", ()):
         if re.search(r"^preset: ", source, re.MULTILINE):
             return str(source)
-    return _parameters_of(twins()[name])
+    return _parameters_of(twin(name))
 
 
-def _parameters_of(twin: Path) -> str:
-    return next(source for source, tags in cells(twin.read_text("utf-8")) if PARAMETERS in tags)
+def _parameters_of(path: Path) -> str:
+    return next(source for source, tags in cells(path.read_text("utf-8")) if PARAMETERS in tags)
 
 
-def opened(
-    name: str, given: Values, store: Store | None = None, tags: Iterable[str] = (EXPERIMENT,)
-) -> Chapter:
-    """Open a chapter by executing the cells of its twin that have one of the tags.
+def opened(name: str, given: Values, store: Store | None = None, *, compared: bool = False) -> Chapter:
+    """Open a chapter by executing the experiment's cells of its twin.
 
-    With comparison cells its sweeps are computed, without them only listed.
+    Args:
+        name: of the chapter.
+        given: parameters by name; others have their defaults.
+        store: None: the one of the parameter `artifacts`, on the device of the parameter `device`.
+        compared: whether runs are computed and compared, not only listed.
 
     Raises:
-        ParameterError: if no comparison cell sets `page.results`.
+        ParameterError: for an unknown chapter or value, and if no comparison cell sets `page.results`.
 
     """
-    path, wanted = twins()[name], set(tags)
-    opening = Opening(given, store, _parameters_of(path), listing=COMPARISON not in wanted)
+    path = twin(name)
+    opening = Opening(given, store, _parameters_of(path), listing=not compared)
     namespace: dict[str, Any] = {"__name__": name, "_opening": opening}
-    for source, of_cell in cells(path.read_text("utf-8")):
-        if of_cell & wanted:
+    for source, tags in cells(path.read_text("utf-8")):
+        if EXPERIMENT in tags or (compared and COMPARISON in tags):
             exec(compile(source, path.name, "exec"), namespace)
     page: Chapter = namespace["page"]
-    if COMPARISON in wanted and "results" not in vars(page):
+    if compared and "results" not in vars(page):
         raise ParameterError(f"No cell of {path.name} that is tagged {COMPARISON} sets page.results.")
     return page
-
-
-class ChapterStudy(Study[Config]):
-    """A chapter whose experiment stands in its cells, as a study of one page."""
-
-    def table(self, page: str) -> dict[str, Parameter]:
-        return dict(opened(page, {}, NOWHERE).parameters)
-
-    def open(self, name: str, given: Values, store: Store | None = None) -> Page[Config]:
-        return opened(name, given, store)
 
 
 NOWHERE = Store.__new__(Store)
 """In place of a store, of a chapter that is opened for its parameters alone."""
 
 
-def studies_in_cells() -> dict[str, ChapterStudy]:
-    """The chapters whose experiment stands in their cells, by name."""
-    return {name: found for name, path in twins().items() if (found := _study_in(name, path))}
+def declared(name: str) -> Chapter:
+    """A chapter as its cells declare it: its parameters, presets, claims, and runs by default."""
+    return _declared(name, twin(name))
 
 
 @cache
-def _study_in(name: str, path: Path) -> ChapterStudy | None:
-    if not any(EXPERIMENT in tags for _, tags in cells(path.read_text("utf-8"))):
-        return None
-    page = opened(name, {}, NOWHERE)
-    return ChapterStudy(page.presets, {name: PageSpec(Chapter, record=page.record)})
+def _declared(name: str, path: Path) -> Chapter:
+    return opened(name, {}, NOWHERE)

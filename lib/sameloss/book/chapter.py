@@ -1,4 +1,4 @@
-"""What chapters call: `begin`, `close`, verdicts, tables."""
+"""What chapters call: `close`, verdicts, tables."""
 
 import gc
 import inspect
@@ -14,40 +14,20 @@ from myst_nb import glue
 from pandas.io.formats.style import Styler
 
 from sameloss.book import verdict_table
-from sameloss.book.costs import announce, measured
+from sameloss.book.costs import measured
+from sameloss.book.page import Chapter
 from sameloss.errors import BookError
 from sameloss.store.location import HOME, book_root
-from sameloss.store.pool import compute_all
 from sameloss.store.provenance import origin_in_words
 from sameloss.store.store import Store
 from sameloss.studies.drawing import download, use_style
 from sameloss.studies.names import column_head, display_name
-from sameloss.studies.page import Page, Study
-from sameloss.studies.parameters import assigned, parameters_in
+from sameloss.studies.parameters import assigned
 from sameloss.studies.statement import Judgement
 from sameloss.studies.verdict import chance_in_words
 
 MOST_STAGES = 30
 """`close` shows no table of costs above this number of stages; the page *Costs* has it."""
-
-
-def begin(namespace: dict[str, Any], study: Study[Any], name: str) -> Page[Any]:
-    """Begin a chapter: check its parameters, announce its cost, compute its missing runs.
-
-    Invalid parameters end the notebook with one sentence.
-
-    Args:
-        namespace: the notebook's `globals()`. Names assigned above the first call are its parameters; later
-            calls read the same names again.
-        study: the page's study.
-        name: of the page.
-
-    """
-    page = study.open(name, given_parameters(namespace))
-    begun(page.store)
-    print(announce(page))
-    compute_all(page.store, page.runs(), page.config.workers)
-    return page
 
 
 def begun(store: Store) -> None:
@@ -63,12 +43,14 @@ def begun(store: Store) -> None:
     gc.freeze()
 
 
-def given_parameters(namespace: dict[str, Any], declared: Iterable[str] | None = None) -> dict[str, Any]:
-    """Prepare a notebook for a page, and return its parameters: see `begin`.
+def given_parameters(namespace: dict[str, Any], declared: Iterable[str]) -> dict[str, Any]:
+    """Prepare a notebook for a page, and return its parameters.
+
+    Invalid ones end the notebook with one sentence.
 
     Args:
         namespace: of the notebook.
-        declared: names in the parameters cell; others are then only those that papermill has put in.
+        declared: names in the parameters cell; others are those that papermill or a command has put in.
 
     """
     hidden: dict[str, Any] = {}
@@ -76,30 +58,27 @@ def given_parameters(namespace: dict[str, Any], declared: Iterable[str] | None =
         shell.set_custom_exc((BookError,), _show_sentence)
         hidden = shell.user_ns_hidden
     use_style()
-    if "_parameters" not in namespace:
-        if declared and hidden.get("In"):
-            put_in = [assigned(cell) for cell in hidden["In"] if cell.startswith(INJECTED)]
-            namespace["_parameters"] = tuple(set().union(declared, *put_in))
-        else:
-            namespace["_parameters"] = tuple(parameters_in(namespace, hidden))
-    return {name: namespace[name] for name in namespace["_parameters"] if name in namespace}
+    put_in = [assigned(cell) for cell in hidden.get("In", ()) if cell.startswith(INJECTED)]
+    names = {**dict.fromkeys(declared), **dict.fromkeys(namespace.get("_parameters", ()))}
+    names |= dict.fromkeys(set().union(*put_in))
+    return {name: namespace[name] for name in names if name in namespace}
 
 
 INJECTED = "# Parameters\n"
 """First line of the cell that papermill adds."""
 
 
-def close(page: Page[Any], data: pd.DataFrame | None = None) -> None:
+def close(page: Chapter, data: pd.DataFrame | None = None) -> None:
     """End a chapter: provenance and cost of its runs, its data, a command to try.
 
     Args:
-        page: from `begin`.
+        page: from `cells.begin`.
         data: table offered for download.
 
     """
     runs = page.runs()
     if runs:
-        print(f"Computed: preset {page.config.name}, {origin_in_words(page.store, runs)}")
+        print(f"Computed: preset {page.preset}, {origin_in_words(page.store, runs)}")
         stages = measured(page.store, runs)
         if len(stages) < MOST_STAGES:
             display(render(stages, decimals=2))
@@ -108,13 +87,13 @@ def close(page: Page[Any], data: pd.DataFrame | None = None) -> None:
     print(f"With a parameter of your own: {example_of(page)}")
 
 
-def example_of(page: Page[Any]) -> str:
+def example_of(page: Chapter) -> str:
     """A command that executes a page with one parameter changed."""
     options = (f" -p {name} {p.example}" for name, p in page.parameters.items() if p.example)
     return f"papermill chapters/{page.name}.ipynb out.ipynb{next(options, '')}"
 
 
-def beside_the_paper(page: Page[Any], *, home: bool = False) -> pd.DataFrame:
+def beside_the_paper(page: Chapter, *, home: bool = False) -> pd.DataFrame:
     """Display the verdicts of this page and of records beside the paper; return this page's.
 
     Args:
@@ -131,7 +110,7 @@ def beside_the_paper(page: Page[Any], *, home: bool = False) -> pd.DataFrame:
     return verdicts
 
 
-def verdict_sentences(page: Page[Any]) -> dict[str, str]:
+def verdict_sentences(page: Chapter) -> dict[str, str]:
     """The verdict of each claim of a page for its prose, by the claim's id."""
     verdicts = page.verdicts()
     evidence = page.evidence(verdicts)

@@ -1,7 +1,6 @@
 """Estimated and measured costs of runs."""
 
 from collections.abc import Iterable
-from typing import Any
 
 import pandas as pd
 
@@ -10,8 +9,6 @@ from sameloss.errors import ParameterError
 from sameloss.runs.cost import H200, H200_IN_CORES, core_factors, training_flops
 from sameloss.runs.pretraining import Pretraining
 from sameloss.store.store import Run, Store, with_ancestors
-from sameloss.studies.page import Page
-from sameloss.studies.parameters import MAX_HOURS
 
 ON_A_GPU = ("gpu-hour", "gpu", "paper")
 """Presets estimated for an H200."""
@@ -20,38 +17,39 @@ MOST_PARTS = 3
 """Kinds of runs whose time an estimate names."""
 
 
-def announce(page: Page[Any], runs: Iterable[Run] | None = None) -> str:
+def estimate(about: str, store: Store, runs: Iterable[Run], max_hours: float, workers: int | None) -> str:
     """Estimate the cost of missing runs, in one sentence; refuse above `max_hours` and what does not fit.
 
     The limit is on hours of a reference core or GPU, so that it depends on the runs alone. The time on this
     machine is only reported.
 
     Args:
-        page: with the store and the limit.
-        runs: to be computed with their ancestors; None: those of the page.
+        about: what they are, in words.
+        store: that has some.
+        runs: to be computed with their ancestors.
+        max_hours: the limit.
+        workers: runs at once; None: one per core.
 
     Raises:
         ParameterError: above `max_hours`, or for a run that needs more memory than there is.
 
     """
-    runs = page.runs() if runs is None else list(runs)
-    if not runs:
-        return f"{page.about}: this page has no runs of its own; nothing is computed."
-    missing = page.store.missing(runs)
+    if not (runs := list(runs)):
+        return f"{about}: this page has no runs of its own; nothing is computed."
+    missing = store.missing(runs)
     if not missing:
-        return f"{page.about}: all {len(runs)} runs are in the store; nothing is computed."
+        return f"{about}: all {len(runs)} runs are in the store; nothing is computed."
     hours = sum(map(reference_seconds, missing)) / 3600
-    cost = f"{_duration(hours)} of {'an H200' if accelerated() else 'one core'} ({_in_parts(missing)})"
-    limit = page.config.max_hours or MAX_HOURS[page.config.name]
-    if hours > limit:
+    cost = f"{duration(hours)} of {'an H200' if accelerated() else 'one core'} ({_in_parts(missing)})"
+    if hours > max_hours:
         raise ParameterError(
-            f"{page.about}: {len(missing)} missing runs take about {cost}, above max_hours = {limit:g}; "
+            f"{about}: {len(missing)} missing runs take about {cost}, above max_hours = {max_hours:g}; "
             "raise max_hours, or choose something smaller."
         )
     for run in missing:
-        _require_memory(page, run)
-    here = _here(missing, _at_once(page))
-    return f"{page.about}: {len(missing)} of {len(with_ancestors(runs))} runs to compute, about {cost}{here}."
+        _require_memory(about, run)
+    here = _here(missing, at_once(workers))
+    return f"{about}: {len(missing)} of {len(with_ancestors(runs))} runs to compute, about {cost}{here}."
 
 
 def _in_parts(missing: list[Run]) -> str:
@@ -60,7 +58,7 @@ def _in_parts(missing: list[Run]) -> str:
     for run in missing:
         seconds[run.kind] = seconds.get(run.kind, 0.0) + reference_seconds(run)
     longest = sorted(seconds, key=lambda kind: -seconds[kind])[:MOST_PARTS]
-    parts = [f"{kind} {_duration(seconds[kind] / 3600)}" for kind in longest]
+    parts = [f"{kind} {duration(seconds[kind] / 3600)}" for kind in longest]
     if trainings := [run for run in missing if isinstance(run, Pretraining)]:
         flops = sum(map(training_flops, trainings))
         parts.append(f"pre-trainings: {len(trainings)}, {flops:.2g} FLOPs")
@@ -76,7 +74,7 @@ def memory_of(run: Run) -> tuple[float, float]:
     return run.memory, run.host_memory
 
 
-def _require_memory(page: Page[Any], run: Run) -> None:
+def _require_memory(about: str, run: Run) -> None:
     """Refuse a run that does not fit, before others have taken hours.
 
     Raises:
@@ -87,7 +85,7 @@ def _require_memory(page: Page[Any], run: Run) -> None:
     for needed, (place, there) in zip(memory_of(run), places.items(), strict=True):
         if needed > there:
             raise ParameterError(
-                f"{page.about}: {run.kind} takes about {needed / 1e9:.0f} GB of the memory of {place}, which "
+                f"{about}: {run.kind} takes about {needed / 1e9:.0f} GB of the memory of {place}, which "
                 f"has {there / 1e9:.0f}; {run.memory_advice}."
             )
 
@@ -99,9 +97,9 @@ def reference_seconds(run: Run) -> float:
     return H200.seconds(run) if isinstance(run, Pretraining) else run.effort / H200_IN_CORES
 
 
-def _at_once(page: Page[Any]) -> int:
+def at_once(workers: int | None) -> int:
     """Runs computed at once: more workers than cores do not speed anything up."""
-    return min(page.config.workers or usable_workers(), usable_workers())
+    return min(workers or usable_workers(), usable_workers())
 
 
 def _here(missing: list[Run], cores: int) -> str:
@@ -110,12 +108,13 @@ def _here(missing: list[Run], cores: int) -> str:
         return ""
     seconds = [reference_seconds(run) for run in missing]
     least = max(sum(seconds) / cores, *seconds)  # a single run is not parallel
-    fastest, slowest = (_duration(factor * least / 3600) for factor in core_factors())
+    fastest, slowest = (duration(factor * least / 3600) for factor in core_factors())
     time = fastest if fastest == slowest else f"{fastest} to {slowest}"
     return f"; here, {cores} at once ({device_name()}): {time}"
 
 
-def _duration(hours: float) -> str:
+def duration(hours: float) -> str:
+    """Hours in a reader's unit."""
     if hours >= 1:
         return f"{hours:,.1f} hours"
     if hours >= 1 / 60:
@@ -133,20 +132,3 @@ def measured(store: Store, runs: Iterable[Run]) -> pd.DataFrame:
     )
     stages = table.groupby(["stage", "device"], sort=False, as_index=False)
     return stages.agg(runs=("core_s", "size"), core_s=("core_s", "sum"), peak_gb=("peak_gb", "max"))
-
-
-def parts_in_words(page: Page[Any]) -> str:
-    """What is left of a record, in all and by part; shared runs count in the first part only."""
-    lines, seen, total = [], set[str](), 0.0
-    for name, part in page.parts().items():
-        runs, missing = (
-            {run.key: run for run in group if run.key not in seen}
-            for group in (with_ancestors(part), page.store.missing(part))
-        )
-        seen |= runs.keys()
-        left = sum(map(reference_seconds, missing.values())) / 3600
-        total += left
-        more = f", {_duration(left)} of one core left" if left else ""
-        lines += [f"  {name}: {len(runs) - len(missing)} of {len(runs)} runs{more}"] if runs else []
-    in_all = f"about {_duration(total / _at_once(page))} left" if total else "complete"
-    return "\n".join([f"Record of {page.name}, preset {page.config.name}: {in_all}.", *lines])

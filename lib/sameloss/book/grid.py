@@ -13,9 +13,11 @@ from os.path import expanduser
 from pathlib import Path
 from typing import Any
 
-from sameloss.book.pages import open_page, study_of
+from sameloss.book.cells import declared
+from sameloss.book.pages import open_page
 from sameloss.book.run import value_of
 from sameloss.errors import BookError, ParameterError
+from sameloss.studies.same_loss.parameters import chosen
 
 CHAPTER = "02_existence"
 """Chapter executed in each cell."""
@@ -53,7 +55,7 @@ def grid_of(words: Iterable[str]) -> dict[str, Any]:
     grid = DEFAULTS | given
     if not grid["out"] or {"{", "}", "~"} & set(grid["out"]):
         raise ParameterError(f"out is a folder whose name has no braces and no tilde; got {grid['out']!r}.")
-    table = study_of(CHAPTER).table(CHAPTER)
+    table = declared(CHAPTER).parameters
     numbers = ("steps", "max_hours", "workers")
     shared = {name: table[name].checked(name, value_of(grid[name])) for name in numbers}
     names = []
@@ -61,8 +63,8 @@ def grid_of(words: Iterable[str]) -> dict[str, Any]:
     for language, size, seeds in product(*axes):
         about = {"language": language, "size": size, "seeds": value_of(seeds), **shared}
         opened = open_page(CHAPTER, preset=grid["preset"], artifacts=grid["artifacts"], **about)
-        replicates = list(opened.config.replicates())
-        start, end = f"{opened.config.name}/{language}", f"seeds-{len(replicates)}"
+        replicates = list(chosen(opened.values).replicates())
+        start, end = f"{opened.preset}/{language}", f"seeds-{len(replicates)}"
         names += [f"{start}/{model}/{end}" for model in replicates[0].models]
     steps = f"steps-{shared['steps']}" if shared["steps"] else ""
     return {

@@ -6,14 +6,14 @@ The record can grow over days and machines: what it has is not computed again.
 import os
 import shlex
 import signal
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import nbformat
 
-from sameloss.book.costs import announce, parts_in_words
+from sameloss.book.cells import declared, twins
+from sameloss.book.costs import at_once, duration, reference_seconds
 from sameloss.book.notebooks import (
     DEFAULT,
     EXECUTED,
@@ -24,20 +24,16 @@ from sameloss.book.notebooks import (
     notebooks,
     strip_metadata,
 )
-from sameloss.book.pages import all_studies, open_page
+from sameloss.book.page import Chapter
+from sameloss.book.pages import open_page
+from sameloss.book.part_one import CHAPTERS
 from sameloss.store.location import SOURCE, revision, source_checkout, uncommitted
 from sameloss.store.pool import compute_all
 from sameloss.store.provenance import uncommitted_runs
 from sameloss.store.record import RUNS, kept_runs
-from sameloss.store.store import Run, Store, write_atomically
-from sameloss.studies.page import Page
+from sameloss.store.store import Run, Store, with_ancestors, write_atomically
 from sameloss.studies.parameters import MAX_HOURS, MOST, choose
-from sameloss.studies.same_loss.pages import PRESETS as PART_I_PRESETS
-from sameloss.studies.same_loss.pages import RecordPage
 from sameloss.studies.same_loss.sweeps import SWEEPS, kls, sweep, sweep_runs, too_short
-
-PART_I = "verdicts"
-"""The page with the record of all comparisons of Part I."""
 
 
 def compute(
@@ -65,8 +61,8 @@ def compute(
     runs = [run for page in pages for run in page.runs()]
     if anew:
         book.store = Store(book.store.root)
-    print(announce(book, runs), flush=True)
-    compute_all(book.store, runs, book.config.workers)
+    print(book.announce(runs), flush=True)
+    compute_all(book.store, runs, book.workers)
 
 
 FRONT_CHAPTER, FRONT_FIGURE = Path("chapters/02_confirmation.ipynb"), Path("images/existence.svg")
@@ -149,12 +145,12 @@ def record(
     dry_run: bool = False,
     minutes: float | None = None,
 ) -> None:
-    """Compute what the record lacks of a preset, part by part, and add it.
+    """Compute what the record lacks of a preset, page by page, and add it.
 
     Args:
         preset: to record, or a sweep of the protocol's second edition.
         page: to record; None: all with a record.
-        max_hours: limit on each part; None: the preset's.
+        max_hours: limit on each page; None: the preset's.
         finished: whether to compute nothing, and record what is finished.
         dry_run: whether to compute nothing, and list what is left.
         minutes: after which it stops, to be run again; None: when all is done.
@@ -173,16 +169,16 @@ def record(
     pages = [_open(name, preset, max_hours) for name in ([page] if page else recorded_pages(preset))]
     if not dry_run:
         require_committed_runs(pages[0].store, [run for opened in pages for run in opened.runs()])
-    for opened in pages:
-        print(parts_in_words(opened), flush=True)
+    print("\n".join(left_in_words(pages)), flush=True)
     if dry_run:
         return
     for opened in pages:
-        for name, runs in opened.parts().items():
-            if not finished:
-                print(f"{name}: {announce(opened, runs)}", flush=True)
-                compute_all(opened.store, runs, opened.config.workers)
-            kept_runs().add(opened.store, runs, lazy=opened.name != PART_I)  # its losses take megabytes
+        if not finished:
+            print(f"{opened.name}: {opened.announce()}", flush=True)
+            compute_all(opened.store, opened.runs(), opened.workers)
+        kept_runs().add(
+            opened.store, opened.runs(), lazy=opened.name not in CHAPTERS
+        )  # losses take megabytes
 
 
 def _record_sweep(name: str, *, compute: bool, dry_run: bool) -> None:
@@ -215,21 +211,31 @@ def _stop_after(minutes: float) -> None:
     signal.setitimer(signal.ITIMER_REAL, min(max(60 * minutes, 1e-3), MOST))
 
 
-def recorded_pages(preset: str) -> tuple[str, ...]:
-    """Pages with a record at a preset, that of Part I first."""
+def left_in_words(pages: Iterable[Chapter]) -> Iterator[str]:
+    """What is left of the record of each page; a run that pages share counts for the first one only."""
+    seen = set[str]()
+    for page in pages:
+        runs, missing = (
+            {run.key: run for run in group if run.key not in seen}
+            for group in (with_ancestors(page.runs()), page.store.missing(page.runs()))
+        )
+        seen |= runs.keys()
+        hours = sum(map(reference_seconds, missing.values())) / 3600
+        left = f"about {duration(hours / at_once(page.workers))} left" if missing else "complete"
+        counts = f"{len(runs) - len(missing)} of {len(runs)} runs"
+        yield f"Record of {page.name}, {page.about}: {counts}, {left}."
+
+
+def recorded_pages(preset: str) -> list[str]:
+    """Pages with a record at a preset, those that measure models for Part I first."""
     choose("preset", preset, MAX_HOURS)
-    studies = [study for study in all_studies().values() if preset in study.presets]
-    names = [name for study in studies for name, spec in study.specs.items() if spec.record]
-    return ((PART_I,) if preset in PART_I_PRESETS else ()) + tuple(names)
+    others = [name for name in twins() if declared(name).record]
+    return [name for name in (*CHAPTERS, *others) if preset in declared(name).presets]
 
 
-def _open(name: str, preset: str, max_hours: float | None) -> Page[Any]:
+def _open(name: str, preset: str, max_hours: float | None) -> Chapter:
     """Open a page with a record."""
-    choose("page", name, recorded_pages(preset))
-    page = open_page(name, preset=preset, max_hours=max_hours)
-    if name != PART_I:
-        return page
-    return RecordPage(name, replace(PART_I_PRESETS[preset], max_hours=max_hours), page.store)
+    return open_page(choose("page", name, recorded_pages(preset)), preset=preset, max_hours=max_hours)
 
 
 def require_committed_runs(store: Store, runs: list[Run]) -> None:

@@ -1,4 +1,4 @@
-"""Consistency of notebooks, their py:percent twins, and the parameters cells declared by studies."""
+"""Consistency of notebooks and their py:percent twins."""
 
 import json
 import re
@@ -31,31 +31,6 @@ def twin_differences() -> list[str]:
     return [f"{path} and its twin differ." for path, twin in twins.items() if twin_of(path) != twin]
 
 
-HEAD = '# %% tags=["parameters"]\n'
-
-
-def with_parameters(source: str, written: str) -> str:
-    """Replace the parameters cell in a py:percent source."""
-    pattern = re.compile(re.escape(HEAD) + r".*?(?=\n\n# %%)", re.DOTALL)
-    return pattern.sub(lambda _: HEAD + written, source, count=1)
-
-
-def stale_cells(folder: Path) -> dict[Path, str]:
-    """Corrected sources of chapters whose parameters cell differs from their study's."""
-    from sameloss.book.pages import all_studies  # slow imports
-    from sameloss.studies.parameters import cell
-
-    corrected = {}
-    for study in all_studies().values():
-        for name in study.specs:
-            path = folder / f"{name}.py"
-            source = path.read_text("utf-8") if path.exists() else ""
-            updated = with_parameters(source, cell(study.table(name)))
-            if updated != source:
-                corrected[path] = updated
-    return corrected
-
-
 def twins(sync: bool) -> None:
     """Compare notebooks with their twins; with `sync`, first write the twins into the notebooks.
 
@@ -63,15 +38,9 @@ def twins(sync: bool) -> None:
         SystemExit: if they differ.
 
     """
-    stale = stale_cells(Path("chapters"))
     if sync:
-        for path, source in stale.items():
-            path.write_text(source, "utf-8")
-        stale = {}
         for twin in sorted(Path("chapters").glob("*.py")):
             run_jupytext(["--quiet", "--update", "--to", "ipynb", str(twin)])
             twin.write_text(twin_of(twin.with_suffix(".ipynb")), "utf-8")
-    differences = [f"{path}: its parameters cell is not what its study says." for path in stale]
-    differences += twin_differences()
-    if differences:
+    if differences := twin_differences():
         raise SystemExit("\n".join(differences) + "\nRun `make twins` after editing a .py twin.")

@@ -42,6 +42,10 @@ BASE64 = "base64"
 """Key of the content of a file that is no text."""
 
 
+class NotRecorded(StoreError):
+    """A run that the record lacks."""
+
+
 class OpenFile(BytesIO):
     """A recorded file, which reads as an open one or as a path."""
 
@@ -108,7 +112,9 @@ class Record(Store):
 
     def _line(self, run: Run) -> Line:
         if not self.has(run):
-            raise StoreError(f"{run.kind}/{run.key} is not in {self.root}, to which `make record` adds runs.")
+            raise NotRecorded(
+                f"{run.kind}/{run.key} is not in {self.root}, to which `make record` adds runs."
+            )
         return read_lines(self._path(run))[run.key]
 
     def _path(self, run: Run) -> Path:

@@ -1,5 +1,5 @@
 """Studies, one folder per paper or self-contained part of one, and the modules that they share.
 
-A study has `theory`, `experiment` (configuration, presets, runs), `claims` or `statements`, `show` (tables
-and figures) and `pages`; studies do not import each other.
+A study has `theory`, `experiment` (its stored runs), and `claims` or `statements`; presets, sweeps, tables
+and figures stand in its chapters. Studies do not import each other.
 """

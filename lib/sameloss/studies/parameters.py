@@ -1,13 +1,12 @@
-"""Parameters of pages (types, choices, bounds, parameters cell), and `Config`, the base of configurations."""
+"""Parameters of pages: types, choices, bounds."""
 
 import os
 import re
-import types
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from os.path import expanduser
 from symtable import symtable
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 from sameloss.device import ACCELERATOR, DEVICES
 from sameloss.errors import ParameterError
@@ -77,13 +76,6 @@ class Parameter:
             return
         raise ParameterError(f"{name} {rule}; got {abbreviated(value)}.")
 
-    def line(self, name: str) -> str:
-        """The parameter's line in a parameters cell, in the form that papermill's help expects."""
-        wanted, *_ = get_args(self.kind) or (self.kind,)
-        kind = str(wanted) if get_origin(wanted) else wanted.__name__
-        default = f'"{self.default}"' if isinstance(self.default, str) else repr(self.default)
-        return f"{name}: {kind} = {default}  # {self.text}"
-
 
 def _items(value: Any) -> list[Any]:
     """Elements of a list, or of a text such as `80, 160`, in which papermill passes one."""
@@ -144,7 +136,10 @@ OF_EVERY_PAGE = {
     ),
     "artifacts": Parameter("folder of the run store; None: artifacts/ beside _config.yml", str | None),
 }
-"""Parameters of every page outside its configuration."""
+"""What is known of parameters besides their line in a page's parameters cell."""
+
+LIMITS = {"seeds": (1, MOST_SEEDS), "workers": (1, MOST_WORKERS)}
+"""Least and largest values of numbers on every page."""
 
 
 def checked(table: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,27 +173,6 @@ def choose(what: str, value: str, choices: Iterable[str]) -> str:
     return value
 
 
-def parameters_in(namespace: Mapping[str, Any], hidden: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters in the namespace of a notebook whose cells from the parameters cell on assign nothing else.
-
-    Args:
-        namespace: of the notebook; what is imported there (functions, modules, a study) is no parameter.
-        hidden: what IPython and its start-up files put there.
-
-    """
-    cells = [assigned(source) for source in hidden.get("In", ())]
-    first = next((i for i, names in enumerate(cells) if "preset" in names), 0)  # the parameters cell
-    above = set().union(*cells[:first]).difference(*cells[first:])
-    return {
-        name: value
-        for name, value in namespace.items()
-        if not name.startswith(("_", "PAPERMILL_"))
-        and name not in above
-        and hidden.get(name, hidden) is not value
-        and not (callable(value) or isinstance(value, types.ModuleType) or is_dataclass(value))
-    }
-
-
 def assigned(source: str) -> set[str]:
     """Names that a cell assigns."""
     try:
@@ -206,79 +180,3 @@ def assigned(source: str) -> set[str]:
     except SyntaxError:
         return set()
     return {symbol.get_name() for symbol in symbols if symbol.is_assigned()}
-
-
-def cell(table: Mapping[str, Parameter]) -> str:
-    """Source of the parameters cell of a page."""
-    return "\n".join(parameter.line(name) for name, parameter in table.items())
-
-
-# The configuration of a study
-
-C = TypeVar("C")
-
-
-def param(
-    text: str,
-    default: Any = None,
-    kind: type = int,
-    name: str | None = None,
-    *,
-    compare: bool = True,
-    **bounds: Any,
-) -> Any:
-    """Declare a configuration field that a notebook can set.
-
-    Args:
-        text: comment in the parameters cell.
-        default: of the field.
-        kind: int, float or str.
-        name: in notebooks; None: the field's.
-        compare: whether it enters equality, and so the keys of runs with this configuration.
-        bounds: see `Parameter`.
-
-    """
-    parameter = Parameter(text, kind | None, **bounds)
-    return field(default=default, metadata={"parameter": parameter, "name": name}, compare=compare)
-
-
-@dataclass(frozen=True)
-class Config:
-    """Base class of all configurations; no result depends on these three fields."""
-
-    name: str = field(default="", compare=False)  # of the preset
-    max_hours: float | None = param(
-        "refuse what takes one core, or GPU, longer than this; None: the preset's limit",
-        kind=float,
-        compare=False,
-    )
-    workers: int | None = param("runs at once; None: one per core", compare=False, most=MOST_WORKERS)
-
-    def __post_init__(self) -> None:
-        """Check the bounds of every field, in presets too."""
-        for name, (attribute, parameter) in self._settable().items():
-            if isinstance(value := getattr(self, attribute), int | float):
-                parameter.checked(name, value)
-
-    @classmethod
-    def _settable(cls) -> dict[str, tuple[str, Parameter]]:
-        """Field name and parameter of each settable field, by its name in notebooks."""
-        declared = {f.name: f.metadata for f in fields(cls) if "parameter" in f.metadata}
-        return {m["name"] or attribute: (attribute, m["parameter"]) for attribute, m in declared.items()}
-
-    @classmethod
-    def parameters(cls) -> dict[str, Parameter]:
-        """Settable parameters by name, `max_hours` and `workers` last."""
-        settable = {name: parameter for name, (_, parameter) in cls._settable().items()}
-        last = {name: settable.pop(name) for name in ("max_hours", "workers")}
-        return settable | last
-
-    def resolve(self, values: Mapping[str, Any]) -> Any:
-        """Apply the values that are not None.
-
-        Raises:
-            ParameterError: in one sentence, with what is valid.
-
-        """
-        updates = {attribute: values.get(name) for name, (attribute, _) in self._settable().items()}
-        return replace(self, **{name: value for name, value in updates.items() if value is not None})

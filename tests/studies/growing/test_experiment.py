@@ -10,7 +10,7 @@ from cells import definitions, listed
 from stores import with_copies
 from torch.utils.flop_counter import FlopCounterMode
 
-from sameloss.book import cells
+from sameloss.book import page
 from sameloss.book.cells import NOWHERE, opened
 from sameloss.errors import ParameterError
 from sameloss.measures.saturation import divergences
@@ -296,7 +296,7 @@ def test_a_candidate_that_diverges_is_ranked_last(grow, growing, monkeypatch, tm
             yield step
 
     monkeypatch.setattr(runs, "train_together", diverging)
-    monkeypatch.setattr(cells, "compute_all", lambda *_: None)  # in other processes; here as they are read
+    monkeypatch.setattr(page, "compute_all", lambda *_: None)  # in other processes; here as they are read
     copy = grow(with_copies(independent_runs(growing), growing.page.store, tmp_path / "copy"))
     grown = copy.page.results
     assert (grown.final[:, 0] == grown.kl.max((1, 2))).all()

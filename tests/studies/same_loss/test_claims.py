@@ -12,12 +12,11 @@ import pytest
 import torch
 from scipy import stats
 
+from sameloss.book import part_one
 from sameloss.languages.language import labels
 from sameloss.statistics.intervals import Paired
-from sameloss.studies.same_loss import pages
 from sameloss.studies.same_loss.claims import answers, verdict
 from sameloss.studies.same_loss.experiment import GRAMMAR
-from sameloss.studies.same_loss.pages import recorded_answers
 from sameloss.studies.same_loss.tables import (
     CONDITIONS,
     answer_in_words,
@@ -454,12 +453,12 @@ def test_the_records_are_families_of_their_own(monkeypatch):
     """A second record does not widen the intervals of the first."""
     tables = {"workstation": planted(), "pretrained": planted().assign(language="pretrained")}
     records = {name: SimpleNamespace(table=table) for name, table in tables.items()}
-    monkeypatch.setattr(pages, "_records", lambda folder: records)
-    rows = pages._answers_of_records.__wrapped__(Path())
+    monkeypatch.setattr(part_one, "_records", lambda folder: records)
+    rows = part_one._answers.__wrapped__(Path())
     assert rows.language.unique().tolist() == ["grammar", "pretrained"]
     alone = answers(tables["workstation"], planned=22)
     pd.testing.assert_frame_equal(rows[: len(alone)], alone, check_dtype=False)
-    assert len(pages.recorded_measurements()) == sum(map(len, tables.values()))
+    assert len(part_one.recorded_measurements()) == sum(map(len, tables.values()))
 
 
 def test_holms_correction_is_for_all_planned_questions():
@@ -525,14 +524,13 @@ def test_what_was_learnt_of_a_pretrained_models_sentences_is_said():
 
 def test_the_record_of_part_i_is_whole():
     """A lost line would take its draw from all answers."""
-    words = pages.records_in_words()
+    words = part_one.records_in_words()
     assert re.findall(r"preset (\w+), (\d+) seeds", words) == [("workstation", "11"), ("pretrained", "3")]
-    assert "So far" not in words
 
 
 @pytest.fixture(scope="module")
 def records():
-    return dict(list(pages.recorded_measurements().groupby("language")))
+    return dict(list(part_one.recorded_measurements().groupby("language")))
 
 
 @pytest.fixture(scope="module")
@@ -542,7 +540,7 @@ def record(records):
 
 @pytest.fixture(scope="module")
 def main_rows():
-    rows = recorded_answers()
+    rows = part_one.recorded_answers()
     return rows[rows.row == "main"].set_index(["language", "question"])
 
 
@@ -608,7 +606,7 @@ def test_what_an_adversary_takes(exact):
 def test_the_smallest_size_beside_an_adversarys(record):
     ends = record[(record.steps == 2500) & (record.lr == 0.005) & (record.reading == "expanded")]
     mean = ends.groupby(["replicate", "model", "stage"]).value.mean().unstack(["model", "stage"])
-    rows = recorded_answers().query("row == 'AdamW at the smallest size'")
+    rows = part_one.recorded_answers().query("row == 'AdamW at the smallest size'")
     assert rows["mean"].iloc[0] == pytest.approx((mean[SIZES[0]] - mean[ADVERSARY[0]]).mean(), abs=1e-6)
 
 

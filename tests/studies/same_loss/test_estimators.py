@@ -19,20 +19,22 @@ from sameloss.studies.same_loss.estimators import (
     TINY_SHAPE,
     _forms,
     _three_traces,
-    estimator_comparison,
     estimator_measurement,
     everything_masked,
-    identity,
-    reparametrisation,
     reparametrisation_measurement,
     variances,
 )
+from sameloss.studies.same_loss.parameters import chosen
 
 
 @pytest.fixture(scope="module")
 def page(shared):
     artifacts = str(shared / "same_loss")
     return open_page("b1_trace", preset="smoke", steps=20, artifacts=artifacts)
+
+
+def replicate_of(page):
+    return next(chosen(page.values).replicates())
 
 
 def test_everything_that_can_be_masked():
@@ -50,8 +52,8 @@ def test_everything_that_can_be_masked():
 
 
 def test_every_estimator_is_measured_against_the_known_trace(page):
-    run = estimator_measurement(page.replicate.longest_descent("d16"), 1024, 0)
-    assert run.key == estimator_comparison(page.replicate).key
+    _, run, _ = page.runs()
+    assert run == estimator_measurement(replicate_of(page).longest_descent("d16"), 1024, 0)
     table = page.store.get(run)
     assert table.estimator.tolist() == ["known", *ESTIMATORS]
     assert table["mean"].notna().all()
@@ -63,15 +65,15 @@ def test_every_estimator_is_measured_against_the_known_trace(page):
 
 def test_the_runs_are_of_the_middle_and_of_the_smallest_size(opened):
     page = opened("b1_trace", preset="laptop")
-    compared, moved = estimator_comparison(page.replicate), reparametrisation(page.replicate)
-    assert compared.pretraining == page.replicate.longest_descent("d96")
-    assert moved.pretraining == page.replicate.longest_descent("d24")
+    identity, compared, moved = page.runs()
+    assert (identity.language, identity.shape) == (TINY_LANGUAGE, TINY_SHAPE)
+    assert compared.pretraining == replicate_of(page).longest_descent("d96")
+    assert moved.pretraining == replicate_of(page).longest_descent("d24")
     assert (compared.sentences, moved.sentences, moved.chain_steps) == (4096, 50, 30)
-    assert page.runs() == [identity(), compared, moved]
 
 
 def test_reparametrisations_move_the_parameters_and_not_the_function(page):
-    run = reparametrisation_measurement(page.replicate.longest_descent("d8"), 20, 0, 2)
+    run = reparametrisation_measurement(replicate_of(page).longest_descent("d8"), 20, 0, 2)
     table = page.store.get(run)
     model = page.store.get(run.pretraining).last().double()
     forms = _forms(model, torch.Generator().manual_seed(0))
@@ -96,7 +98,8 @@ def test_three_traces_agree_where_the_model_is_right():
 
 def test_three_traces_come_together_as_a_tiny_model_saturates(page):
     """Lemma 3.2 along a training: all exact, so nothing but the KL keeps them apart."""
-    brief = replace(identity(), steps=(0, 300))
+    identity, *_ = page.runs()
+    brief = replace(identity, steps=(0, 300))
     table = page.store.get(brief).set_index("step")
     hessian, true_labels = ((table[name] / table.fisher - 1).abs() for name in ("hessian", "true_labels"))
     assert table.kl[300] < 0.01 < table.kl[0]
@@ -105,7 +108,7 @@ def test_three_traces_come_together_as_a_tiny_model_saturates(page):
 
 
 def test_reparametrisations_change_some_measures(page):
-    table = page.store.get(reparametrisation(page.replicate))
+    table = page.store.get(page.runs()[2])
     values = table.pivot(index="form", columns="measure", values="mean")
     ratios = values / values.loc["as trained"]
     assert set(ratios) == set(MEASURES)
@@ -119,7 +122,7 @@ def test_reparametrisations_change_some_measures(page):
 
 
 def test_more_labels_leave_the_variance_between_sentences(page):
-    table = page.store.get(estimator_comparison(page.replicate))
+    table = page.store.get(page.runs()[1])
     errors = table.set_index("estimator").standard_error
     assert errors["sampled-1"] < errors["minibatch-64"]
     known = table["mean"].iloc[0]

@@ -2,24 +2,28 @@
 
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from cells import definitions
 from matplotlib import pyplot as plt
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
+from sameloss.book.pages import open_page as opened
 from sameloss.measures.flatness.trace import fisher_trace
 from sameloss.runs.pretraining import Pretraining
 from sameloss.runs.sampling import Downstream, HeldOutConditionals, LabelledSampling, held_out_masked
+from sameloss.runs.stage import stacked
 from sameloss.seeds import generator_for
 from sameloss.store.pool import compute_all
 from sameloss.store.store import Store, with_ancestors
 from sameloss.studies.same_loss import experiment, figures
 from sameloss.studies.same_loss.claims import answers
-from sameloss.studies.same_loss.experiment import ALGORITHMS, HMM, PRESETS, SMOKE, WORKSTATION, Measures
-from sameloss.studies.same_loss.pages import STUDY
+from sameloss.studies.same_loss.experiment import HMM, PRESETS, SMOKE, WORKSTATION, Measures, tabled
+from sameloss.studies.same_loss.parameters import chosen
 from sameloss.studies.same_loss.tables import (
     PAGES,
     QUESTIONS,
@@ -39,32 +43,34 @@ from sameloss.studies.same_loss.tables import (
 from sameloss.training.objectives import NO_TREATMENT
 
 
-def opened(store="unused", **given):
-    return STUDY.open("02_existence", {"artifacts": str(store), **given})
-
-
 @pytest.fixture(scope="module")
 def page(shared):
-    page = opened(shared / "same_loss", preset="smoke", language="all")
+    page = opened("02_existence", preset="smoke", language="all", artifacts=str(shared / "same_loss"))
     compute_all(page.store, page.runs(), 1)  # in a process that does not check types
     return page
+
+
+def keys(**given):
+    return {run.key for run in with_ancestors(opened("04_flatness", preset="workstation", **given).runs())}
 
 
 def test_a_replicate_draws_everything_anew():
     first, second = list(WORKSTATION.replicates())[:2]
     assert first.language != second.language
-    keys = [{run.key for run in with_ancestors(replicate.runs())} for replicate in (first, second)]
-    assert keys[0] & keys[1] == set()
+    one, two = keys(language="grammar", seeds=1), keys(language="grammar", seeds=2)
+    assert one < two
+    assert len(two) == 2 * len(one)
 
 
 def test_the_record_is_the_protocols():
     grammar, hmm = WORKSTATION.setups
     assert (len(grammar.seeds), len(hmm.seeds)) == (8, 3)
     assert {replicate.setup.name for replicate in WORKSTATION.replicates()} == {"grammar", "hmm"}
-    descents = [p for p in next(WORKSTATION.replicates()).points() if p.stage == "descent"]
+    runs = opened("04_flatness", preset="workstation", language="grammar", seeds=1).runs()
+    descents = [r for r in runs if r.kind == "ModelMeasurement" and r.step and r.training.origin is None]
     assert len(descents) == 5 * 2 * 4
-    assert all(p.training.optimisation.steps == p.steps for p in descents)  # complete: each decays to zero
-    assert {p.training.objective.label_noise for p in descents} == {0.0}
+    assert all(run.training.optimisation.steps == run.step for run in descents)  # each decays to zero
+    assert {run.training.objective.label_noise for run in descents} == {0.0}
 
 
 def test_parts_of_a_training_have_batches_of_their_own():
@@ -77,17 +83,21 @@ def test_parts_of_a_training_have_batches_of_their_own():
     assert cooled.reference == main
 
 
+def experiment_of(**given):
+    return chosen(opened("02_existence", **given).values)
+
+
 def test_a_reader_changes_the_runs():
-    assert [r.seed for r in opened(seeds=5).config.replicates()] == [4, 5, 6, 7, 8]
-    assert opened(steps=625).config.lengths == (156, 312, 625)
-    assert opened(labels="likelihood").replicate.labelled.downstream.label_kind == "likelihood"
+    assert [replicate.seed for replicate in experiment_of(seeds=5).replicates()] == [4, 5, 6, 7, 8]
+    assert experiment_of(steps=625).lengths == (156, 312, 625)
+    replicate = next(experiment_of(labels="likelihood").replicates())
+    assert replicate.labelled.downstream.label_kind == "likelihood"
 
 
 def test_at_the_papers_scale_checkpoints_are_those_of_one_training():
-    replicate = opened(size="235M").replicate
-    trainings = {run.key for run in with_ancestors(replicate.runs()) if isinstance(run, Pretraining)}
-    assert len(trainings) == 1
-    (main,) = {p.training for p in replicate.points()}
+    runs = opened("02_existence", size="235M").runs()
+    (main,) = {run for run in with_ancestors(runs) if isinstance(run, Pretraining)}
+    assert {run.training for run in runs if run.kind == "ModelMeasurement"} == {main}
     assert main.checkpoints == PRESETS["paper"].descent_steps
     assert main.execution.compiled
 
@@ -114,7 +124,7 @@ def test_one_hot_tokens_of_a_large_vocabulary_stay_as_they_are(tmp_path):
 
 def test_from_languages_to_answers(page):
     """All kinds of runs of the experiment on all languages, and all figures and tables of its page."""
-    table = page.table
+    table = page.results.table
     assert list(table.columns) == experiment.COLUMNS
     assert table.value.notna().all()
     stages = set(table[table.language == "grammar"].stage)
@@ -144,13 +154,28 @@ def test_from_languages_to_answers(page):
     assert list(model_table(table)["model"]) == ["d = 8", "d = 16", "LSTM, d = 16", "d = 8"]
 
 
+def cells_of(chapter, **known):
+    """Functions of a chapter, which know what its cells would have set."""
+    found = definitions(chapter)
+    vars(found).update(known)
+    return found
+
+
 def test_from_algorithms_to_answers(page):
-    """Treatments and algorithms of the same store, with the figures and tables of their pages."""
-    everything = replace(
-        SMOKE, algorithms=ALGORITHMS, descent_models=("d8",), plateau_steps=(), controls=False
-    )
-    compute_all(page.store, [run for replicate in everything.replicates() for run in replicate.runs()], 1)
-    table = everything.table(page.store)
+    """All treatments and algorithms in the same store, with the figures and tables of their pages."""
+    algorithms = [
+        algorithm
+        for chapter in ("d_practice", "e_mask_rate", "a3_models")
+        for algorithm in definitions(chapter).PRESETS["workstation"]["algorithms"]
+    ]
+    known = {"experiment": SMOKE, "model": "d8", "treated": ("d8",)}
+    cause = cells_of("a4_algorithms", **known, page=SimpleNamespace(strengths=(0.003, 0.012, 0.05)))
+    others = cells_of("d_practice", **known, page=SimpleNamespace(algorithms=algorithms))
+    parts = (cause.trained_on, cause.treated_on, others.measured_on)
+    measurements = [m for replicate in SMOKE.replicates() for part in parts for m in part(replicate)]
+    measurements = list({m.run.key: m for m in measurements}.values())
+    compute_all(page.store, [m.run for m in measurements], 1)
+    table = tabled(measurements, stacked(page.store, [m.run for m in measurements]))
     rows = answers(table)
     pages = ("a4_algorithms", "d_practice", "e_mask_rate", "a3_models")
     assert {question for name in pages for question in PAGES[name]} <= set(rows.question)
@@ -159,7 +184,7 @@ def test_from_algorithms_to_answers(page):
     figures.by_algorithm(table, "accuracy", axes[1])
     figures.effects(rows[rows.question == "flatness by regularisers"], axes[2])
     plt.close()
-    assert len(algorithm_table(table)) == 1 + len(ALGORITHMS)
+    assert len(algorithm_table(table)) == 1 + 3 + len(algorithms) == 10
     predictors = predictor_table(table)
     measures = {"KL", "trace", "top eigenvalue", "relative trace", "adaptive sharpness"}
     assert measures <= set(predictors.predictor)
@@ -185,7 +210,7 @@ def test_an_algorithm_changes_what_its_recipe_says_and_keeps_the_exact_labels():
 
 
 def test_descents_by_task_have_what_a_movable_figure_reads(page):
-    table = page.table
+    table = page.results.table
     wide = descents_by_task(table[table.language == "grammar"])
     assert {"size", "seed", "step", "kl_mean", "trace", "root", "span2"} <= set(wide)
     assert list(wide["size"].unique()) == ["d = 8", "d = 16"]

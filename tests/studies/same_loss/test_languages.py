@@ -17,6 +17,7 @@ from sameloss.studies import drawing
 from sameloss.studies.same_loss import figures, languages
 from sameloss.studies.same_loss.experiment import PRESETS, STAND_IN
 from sameloss.studies.same_loss.languages import ENTROPY, calibrations, measurements, published
+from sameloss.studies.same_loss.parameters import chosen
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,7 @@ def page(shared):
 
 
 def test_published_entropies_are_those_of_the_papers_shapes_alone(page):
-    like = {name: published(run.language) for name, run in measurements(page.config).items()}
+    like = {name: published(run.language) for name, run in measurements(chosen(page.values)).items()}
     assert {name: paper for name, paper in like.items() if paper} == {
         "grammar, paper's shape": "grammar", "HMM, paper's shape": "hmm",
     }  # fmt: skip
@@ -35,7 +36,7 @@ def test_published_entropies_are_those_of_the_papers_shapes_alone(page):
 
 
 def test_ceilings_of_every_task_are_in_order(page):
-    runs = measurements(page.config).values()
+    runs = measurements(chosen(page.values)).values()
     table = pd.concat(page.store.get(run).ceilings for run in runs if run.tasks)
     ours, paper = {"root", "span2", "state3", "state5", "topic"}, {"span16", "span8", "state6", "state10"}
     assert set(table.task) == ours | paper
@@ -46,25 +47,25 @@ def test_ceilings_of_every_task_are_in_order(page):
 
 
 def test_a_stand_in_says_so(page, capsys):
-    table = definitions("a1_datasets").drawn_sentences(languages.opt_language(page.config))
+    table = definitions("a1_datasets").drawn_sentences(languages.opt_language(chosen(page.values)))
     assert STAND_IN_NOTE in capsys.readouterr().out
     assert table.filter(like="topic").sum(axis=1).to_list() == pytest.approx([1] * 4)
 
 
 def test_a_preset_without_an_autoregressive_language_shows_the_stand_in(opened):
-    assert languages.opt_language(opened("a1_datasets", preset="workstation").config) == STAND_IN
+    assert languages.opt_language(chosen(opened("a1_datasets", preset="workstation").values)) == STAND_IN
 
 
 def test_languages_are_named_honestly(opened):
-    plain = opened("a1_datasets", preset="laptop").config
+    plain = chosen(opened("a1_datasets", preset="laptop").values)
     names = ["grammar", "HMM", "OPT stand-in", "grammar, paper's shape", "HMM, paper's shape"]
     assert list(measurements(plain)) == names
-    real = opened("a1_datasets", preset="paper", opt="facebook/opt-125m").config
+    real = chosen(opened("a1_datasets", preset="paper", opt="facebook/opt-125m").values)
     assert list(measurements(real)) == ["grammar", "HMM", "facebook/opt-125m"]
 
 
 def test_every_language_is_measured_with_its_tasks(opened):
-    experiment = opened("a1_datasets", sentences=70).config
+    experiment = chosen(opened("a1_datasets", sentences=70).values)
     first = next(experiment.replicates())
     runs = measurements(experiment)
     assert {run.sentences for run in runs.values()} == {70}
@@ -73,7 +74,7 @@ def test_every_language_is_measured_with_its_tasks(opened):
 
 
 def test_a_real_opt_is_measured_on_few_sentences(opened):
-    real = opened("a1_datasets", preset="paper", opt="facebook/opt-125m").config
+    real = chosen(opened("a1_datasets", preset="paper", opt="facebook/opt-125m").values)
     assert {name: run.sentences for name, run in measurements(real).items()} == {
         "grammar": 100_000, "HMM": 100_000, "facebook/opt-125m": 2000,
     }  # fmt: skip

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sameloss.book.cells import COMPARISON, EXPERIMENT, opened
+from sameloss.book.cells import opened
 from sameloss.store.store import Store
 
 
@@ -10,7 +10,7 @@ from sameloss.store.store import Store
 def page(shared):
     """The page at the smoke preset."""
     store = Store(shared / "stability")
-    return opened("ii2_stability", {"preset": "smoke", "workers": 1}, store, (EXPERIMENT, COMPARISON))
+    return opened("ii2_stability", {"preset": "smoke", "workers": 1}, store, compared=True)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,8 @@ what each row is for.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import cache, partial
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -227,6 +228,19 @@ def answers(table: pd.DataFrame, questions: Collection[str] | None = None, plann
     rows = [row | _judged(row, next(levels) if row.get("primary") else 0.95) for row in rows]
     result = pd.DataFrame([row | {"note": _note(row, rows)} for row in rows], columns=COLUMNS)
     return result if questions is None else result[result.question.isin(questions)].reset_index(drop=True)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a chapter compares: its measurements, and the questions that it asks of them."""
+
+    table: pd.DataFrame  # see `experiment.COLUMNS`
+    questions: Collection[str]
+
+    @cached_property
+    def answers(self) -> pd.DataFrame:
+        """Answers to its questions from its own runs."""
+        return answers(self.table, self.questions)
 
 
 def _crowded(row: Row, published: float | None) -> str | None:

@@ -27,8 +27,7 @@ from sameloss.runs.sampling import held_out_conditionals, held_out_masked
 from sameloss.runs.stage import stage
 from sameloss.seeds import generator_for, stream_seed
 from sameloss.statistics.intervals import Estimate
-from sameloss.store.store import Report, Run, Store
-from sameloss.studies.same_loss.experiment import Replicate
+from sameloss.store.store import Report, Store
 
 
 def _floats(run: Any) -> float:
@@ -230,26 +229,6 @@ def _three_traces(model: Encoder, masked: Batch, truth: Float[Tensor, "batch wor
         "true_labels": float(true_labels.mean()),
         "hessian": float(dense_hessian(model, masked, truth).trace()),
     }
-
-
-# The runs of the page.
-
-
-def identity() -> Run:
-    """The exact traces of a tiny model on its way to saturation, the same for all presets."""
-    return identity_measurement(TINY_LANGUAGE, TINY_SHAPE, (0, 30, 100, 300, 1000, 3000), 1e-2, 0)
-
-
-def estimator_comparison(replicate: Replicate) -> Run:
-    """The comparison of estimators on a model of middle size."""
-    size = replicate.models[len(replicate.models) // 2]
-    return estimator_measurement(replicate.longest_descent(size), replicate.experiment.estimator_sentences, 0)
-
-
-def reparametrisation(replicate: Replicate) -> Run:
-    """All measures of the smallest model under reparametrisations."""
-    e, run = replicate.experiment, replicate.longest_descent(replicate.models[0])
-    return reparametrisation_measurement(run, e.flatness_sentences, 0, e.chain_steps)
 
 
 # The error of sampled labels.

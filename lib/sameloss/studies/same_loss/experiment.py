@@ -3,10 +3,10 @@
 `chapters/protocol.md` fixes what is compared, and why.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
@@ -51,13 +51,13 @@ from sameloss.runs.sampling import (
     held_out_conditionals,
     held_out_masked,
 )
-from sameloss.runs.stage import stacked, stage
+from sameloss.runs.stage import stage
 from sameloss.seeds import generator_for, stream_seed
 from sameloss.statistics.intervals import Estimate
 from sameloss.store.store import SMALL_BYTES, Run, Store
-from sameloss.studies.parameters import MOST_SEEDS, Config, param
+from sameloss.studies.parameters import MOST_SEEDS
 from sameloss.training.loop import PLAIN, Execution, Optimisation
-from sameloss.training.objectives import EXACT, NO_TREATMENT, ORDINARY, Objective, label, recipe
+from sameloss.training.objectives import EXACT, ORDINARY, Objective, label, recipe
 
 # The languages, and the models that are trained on them.
 
@@ -94,20 +94,7 @@ SMOLLM2 = HubTeacherSpec(
 Algorithm = tuple[str, float | None]
 """Name in `training.objectives.ALGORITHMS`, and strength."""
 
-TREATMENTS = (NO_TREATMENT, ("sgd-noise", 1.0), ("penalty-after", 0.01), ("sharpen-after", 0.03))
-"""Continuations of one model near the lowest loss: plain SGD without label noise, with it, with a penalty on
-the log trace, and with a reward for it."""
-
-ALGORITHMS: tuple[Algorithm, ...] = (
-    *(("adversarial", strength) for strength in (0.003, 0.012, 0.05)),
-    ("sam", 0.05),
-    ("trace-penalty", 1e-4),
-    ("dropout", 0.1),
-    ("weight-decay", 0.1),
-    ("mask-rate", 0.15),
-    ("post-ln", None),
-)
-"""What replaces AdamW from the first step on."""
+ADAMW: Algorithm = ("adamw", None)
 
 
 class Teacher(NamedTuple):
@@ -148,46 +135,27 @@ class Measures:
 
 
 @dataclass(frozen=True)
-class Experiment(Config):
-    """Configuration of all runs: fields that a reader can set, and the rest of a preset."""
+class Experiment:
+    """Amounts of all runs; chapters say which are made."""
 
-    language: str = param(
-        "grammar, hmm or opt; all: every one that the preset has", default="grammar", kind=str
-    )
-    size: str = param(
-        "all, or one: d24 to d96 (the width); lstm16 to lstm64 on hmm; 2M to 730M: the paper's",
-        default="all",
-        kind=str,
-    )
-    seeds: int | None = param(
-        "replicates, each with its own language, weights and batches; None: the preset's",
-        most=MOST_SEEDS,
-        example="5",
-    )
-    steps: int | None = param("steps of the longest descent; None: the preset's")
-    labels: LabelKind = param(
-        "posterior, or likelihood as in the released code", default="posterior", kind=str,
-        choices=get_args(LabelKind),
-    )  # fmt: skip
-    probe_sets: int = param("sets of labelled sentences, each with a probe of its own", default=3,
-                            name="probe_seeds", most=MOST_SEEDS)  # fmt: skip
-    trace_sentences: int = param("masked sentences an estimate of the trace uses", default=8000, least=2)
-    micro_batch: int | None = param("sentences that go through the model at once; None: the preset's")
-    processes: int = param("that share one training, each on a core or GPU of its own", default=1)
+    name: str = field(default="", compare=False)  # of the preset
+    language: str = "grammar"  # or all that it has
+    size: str = "all"  # or one
+    seeds: int | None = None  # replicates of each language; None: all of the setup's
+    steps: int | None = None  # of the longest descent; None: the last of `descent_steps`
+    labels: LabelKind = "posterior"
+    probe_sets: int = 3
+    trace_sentences: int = 8000
+    micro_batch: int | None = None  # None: the batch
+    processes: int = 1  # that share one training
     setups: tuple[Setup, ...] = ()
     descent_steps: tuple[int, ...] = (312, 625, 1250, 2500)
     saturates: bool = True  # whether its longest descents are meant to end near the best loss
     complete: bool = True  # whether each descent is a training of its own, not a checkpoint of the longest
-    descent_models: tuple[str, ...] | None = None  # None: all
-    peak_lrs: tuple[float, ...] | None = (0.005, 0.00125)  # None: only the main one
     plateau_steps: tuple[int, ...] = (1250, 2500, 5000, 7500)
-    plateau_models: tuple[str, ...] | None = None  # None: all
     plateau_lr: float = 0.001
-    controls: bool = True  # whether the smallest and the widest model are read in all ways
     algorithm_model: str = "d48"  # the size trained by other algorithms
     algorithm_seeds: int | None = None  # replicates on the pages about algorithms; None: all
-    algorithms: tuple[Algorithm, ...] = ()
-    treated_models: tuple[str, ...] = ()  # made flatter and sharper, starting from the longest descent
     treatment_steps: int = 2000
     cooling_steps: int = 2000  # at most
     cooling_lr: float = 0.0005
@@ -203,11 +171,7 @@ class Experiment(Config):
     flatness_sentences: int = 150  # sentences on which all measures of flatness are compared
     chain_steps: int = 60  # of Langevin dynamics, for the learning coefficient
     estimator_sentences: int = 8192  # sentences on which estimators of the trace are compared
-    language_sentences: int = param(
-        "sentences that statistics of languages are taken on", default=20_000, name="sentences",
-        most=1_000_000, least=2, example="5000",
-    )  # fmt: skip
-    glue: str | None = param("of a model in opt: folder of QNLI and SST-2, or nyu-mll/glue", kind=str)
+    language_sentences: int = 20_000  # sentences on which statistics of languages are taken
     teacher: Teacher = Teacher(words=48, max_length=8, corpus_sentences=20_000, held_out=200)
 
     @property
@@ -222,16 +186,19 @@ class Experiment(Config):
         scaled = (round(steps * (self.steps or longest) / longest) for steps in self.descent_steps)
         return tuple(dict.fromkeys(max(1, steps) for steps in scaled))
 
+    @property
+    def about(self) -> str:
+        """Its preset and models, in words."""
+        models = {r.setup.name: ", ".join(r.models) for r in self.replicates()}
+        preset = f"preset {self.name}" + ("" if self.saturates else " (too few steps to saturate)")
+        return ", ".join([preset, *(f"{name}: {models[name]}" for name in models)])
+
     def replicates(self) -> Iterator["Replicate"]:
         """Yield the replicates of all chosen languages; seeds beyond the preset's follow its last one."""
         for setup in self.setups:
             if self.language in ("all", setup.name):
                 seeds = (*setup.seeds, *range(setup.seeds[-1] + 1, setup.seeds[-1] + MOST_SEEDS))
                 yield from (Replicate(self, setup, seed) for seed in seeds[: self.seeds or len(setup.seeds)])
-
-    def table(self, store: Store) -> pd.DataFrame:
-        """Return the measurements of all replicates, see `COLUMNS`."""
-        return pd.concat([replicate.table(store) for replicate in self.replicates()], ignore_index=True)
 
 
 # A replicate: everything random is drawn anew, the language included.
@@ -271,13 +238,14 @@ class Replicate:
     @property
     def models(self) -> list[str]:
         """Names of the chosen models."""
-        e = self.experiment
-        names = [name for name in self.setup.models if e.size in ("all", name)]
-        return [name for name in names if e.descent_models is None or name in e.descent_models]
+        return [name for name in self.setup.models if self.experiment.size in ("all", name)]
 
-    def descent(
-        self, size: str, lr: float, steps: int, algorithm: Algorithm = ("adamw", None)
-    ) -> Pretraining:
+    @property
+    def transformers(self) -> list[str]:
+        """Those that are no LSTMs."""
+        return [name for name in self.models if isinstance(self.setup.models[name], EncoderShape)]
+
+    def descent(self, size: str, lr: float, steps: int, algorithm: Algorithm = ADAMW) -> Pretraining:
         """A training from scratch, by default AdamW; on exact labels where the setup has them."""
         e, chosen = self.experiment, recipe(*algorithm)
         objective = replace(chosen.objective, label_noise=0.0) if self.setup.exact else chosen.objective
@@ -349,85 +317,52 @@ class Replicate:
             **fields,
         )
 
-    def points(self) -> Iterator["Point"]:
-        """Yield every measured model, the cheapest first."""
-        e, lr = self.experiment, self.setup.lr
-        transformers = [name for name in self.models if isinstance(self.setup.models[name], EncoderShape)]
-        for size in self.models:
-            controls = e.controls and size in (*transformers[:1], *transformers[-1:])
-            yield Point(size, "untrained", lr, 0, self.longest_descent(size), 0)
-            for rate in (lr, *(other for other in e.peak_lrs or () if other != lr)):
-                for steps in e.lengths:
-                    run = self.descent(size, rate, steps)
-                    yield Point(size, "descent", rate, steps, run, steps, controls and rate == lr)
-        for size in self.models if e.plateau_steps else ():
-            if e.plateau_models is None or size in e.plateau_models:
-                yield from self._after_descent(size)
-        if e.plateau_steps and e.plateau_models is None and transformers and self.setup.exact:
-            middle = transformers[len(transformers) // 2]
-            run = self.plateau(middle, EXACT)
-            for steps in e.plateau_steps:
-                yield Point(middle, "plateau, exact labels", e.plateau_lr, steps, run, steps)
-        for size in self.models:
-            if size in e.treated_models and self.setup.exact:
-                yield from self._treatments(size)
-        if e.algorithm_model in self.models:
-            yield from self._algorithms(e.algorithm_model)
+    def baselines(self) -> "Measurement":
+        """Measure what needs no model."""
+        run = language_baselines(self.labelled, self.held_out, self.experiment.measures)
+        return Measurement(self, "none", "baseline", 0.0, 0, run)
 
-    def _after_descent(self, size: str) -> Iterator["Point"]:
-        e, plateau = self.experiment, self.plateau(size)
-        for steps in e.plateau_steps:
-            yield Point(size, "plateau", e.plateau_lr, steps, plateau, steps)
-        for steps in (e.plateau_steps[0], e.plateau_steps[-1]) if self.setup.exact else ():
-            run = self.cooled(plateau, steps, size)
-            yield Point(size, "cooled", e.cooling_lr, steps, run, e.cooling_steps)
+    def measured(
+        self, size: str, stage: str, steps: int, training: Pretraining, step: int | None = None,
+        *, controls: bool = False,
+    ) -> "Measurement":  # fmt: skip
+        """Measure a model.
 
-    def _treatments(self, size: str) -> Iterator["Point"]:
-        steps, untreated = self.experiment.treatment_steps, self.treated(size, *NO_TREATMENT)
-        for treatment in TREATMENTS:
-            treated = self.treated(size, *treatment)
-            cooled = self.cooled(treated, steps, size, untreated)
-            for verb, run in {"treated": treated, "cooled": cooled}.items():
-                name, rate = f"{verb}: {label(*treatment)}", run.optimisation.lr
-                yield Point(size, name, rate, steps, run, run.checkpoints[-1])
+        Args:
+            size: its name.
+            stage: how it was trained.
+            steps: of this descent, plateau or treatment.
+            training: that has it.
+            step: of its checkpoint; None: `steps`.
+            controls: whether it is read in all ways.
 
-    def _algorithms(self, size: str) -> Iterator["Point"]:
-        e, lr = self.experiment, self.setup.lr
-        for algorithm in e.algorithms:
-            for steps in e.lengths:
-                run, name = self.descent(size, lr, steps, algorithm), f"descent: {label(*algorithm)}"
-                yield Point(size, name, lr, steps, run, steps)
+        """
+        about = self.labelled, self.held_out, self.experiment.measures, controls
+        run = model_measurement(training, steps if step is None else step, *about)
+        return Measurement(self, size, stage, training.optimisation.lr, steps, run)
 
-    def baselines(self) -> Run:
-        return language_baselines(self.labelled, self.held_out, self.experiment.measures)
+    def untrained(self, size: str) -> "Measurement":
+        """Measure the initial weights of a model."""
+        return self.measured(size, "untrained", 0, self.longest_descent(size))
 
-    @cached_property
-    def measurements(self) -> list[tuple["Point", Run]]:
-        """Every measurement of a model, flatness in all ways only of the compared algorithms' ends."""
-        return list(self._measurements())
+    def trained(
+        self, size: str, steps: int, lr: float | None = None, algorithm: Algorithm = ADAMW,
+        *, controls: bool = False,
+    ) -> "Measurement":  # fmt: skip
+        """Measure the end of a descent, by default at the main rate."""
+        run = self.descent(size, lr or self.setup.lr, steps, algorithm)
+        return self.measured(size, _stage_of(algorithm), steps, run, controls=controls)
 
-    def _measurements(self) -> Iterator[tuple["Point", Run]]:
-        e = self.experiment
-        compared = (e.algorithm_model, self.setup.lr, e.lengths[-1]) if e.algorithms else None
-        for point in self.points():
-            about = self.labelled, self.held_out, e.measures, point.controls
-            yield point, model_measurement(point.training, point.step, *about)
-            if point.stage.startswith("descent") and (point.model, point.lr, point.steps) == compared:
-                yield point, flatness_measurement(point.training, point.step, e.flatness_sentences, self.seed)
+    def flatness(self, size: str, algorithm: Algorithm = ADAMW) -> "Measurement":
+        """Measure the flatness of the longest descent's end in all ways."""
+        steps, lr = self.experiment.lengths[-1], self.setup.lr
+        run = self.descent(size, lr, steps, algorithm)
+        measurement = flatness_measurement(run, steps, self.experiment.flatness_sentences, self.seed)
+        return Measurement(self, size, _stage_of(algorithm), lr, steps, measurement)
 
-    def runs(self) -> list[Run]:
-        return [self.baselines(), *(run for _, run in self.measurements)]
 
-    def table(self, store: Store) -> pd.DataFrame:
-        """Return all measurements of this replicate, see `COLUMNS`."""
-        spec, points = self.language, [point for point, _ in self.measurements]
-        counts = (p.training.shape.parameter_count(spec.words, spec.max_length) for p in points)
-        described = [(*point[:4], count) for point, count in zip(points, counts, strict=True)]
-        columns = ["model", "stage", "lr", "steps", "parameters"]
-        about = pd.DataFrame([("none", "baseline", 0.0, 0, 0), *described], columns=columns)
-        table = stacked(store, self.runs()).join(about, on="run").assign(replicate=self.seed)
-        table["language"] = "pretrained" if hasattr(spec, "corpus") else self.setup.name
-        return table[COLUMNS].fillna({"task": "", "reading": ""})
+def _stage_of(algorithm: Algorithm) -> str:
+    return "descent" if algorithm == ADAMW else f"descent: {label(*algorithm)}"
 
 
 COLUMNS = [
@@ -437,16 +372,35 @@ COLUMNS = [
 """The columns of the table of measurements, which has one number per row."""
 
 
-class Point(NamedTuple):
-    """A measured model: a checkpoint, and how it was trained."""
+class Measurement(NamedTuple):
+    """A run that measures a model, with what the table of measurements says of the model."""
 
+    replicate: Replicate
     model: str
     stage: str
     lr: float  # the peak, where it is not constant
     steps: int  # of the descent, plateau or treatment
-    training: Pretraining
-    step: int  # the checkpoint
-    controls: bool = False  # whether it is read in all ways
+    run: Run
+
+    def described(self) -> dict[str, Any]:
+        """The columns of the table that are the same for all its numbers."""
+        setup, spec = self.replicate.setup, self.replicate.language
+        shape = setup.models.get(self.model)
+        return {
+            "language": "pretrained" if hasattr(spec, "corpus") else setup.name,
+            "replicate": self.replicate.seed,
+            "model": self.model,
+            "parameters": shape.parameter_count(spec.words, spec.max_length) if shape else 0,
+            "stage": self.stage,
+            "lr": self.lr,
+            "steps": self.steps,
+        }
+
+
+def tabled(measurements: Sequence[Measurement], numbers: pd.DataFrame) -> pd.DataFrame:
+    """Return the numbers of measurements, stacked, as one table, see `COLUMNS`."""
+    about = pd.DataFrame([measurement.described() for measurement in measurements])
+    return numbers.join(about, on="run")[COLUMNS].fillna({"task": "", "reading": ""})
 
 
 PLATEAU, COOLING, TREATMENT = 1000, 2000, 3000
@@ -731,8 +685,6 @@ WORKSTATION = Experiment(
     name="workstation",
     language="all",
     setups=(_GRAMMAR, _HMM),
-    algorithms=ALGORITHMS,
-    treated_models=("d32", "d64", "lstm32"),
 )
 """What the protocol specifies; its measurements are in `results/`."""
 
@@ -741,10 +693,7 @@ PRETRAINED = replace(
     name="pretrained",
     language="opt",
     setups=(_GRAMMAR, _HMM, _SMOLLM2),
-    peak_lrs=None,
     plateau_steps=(625, 1250, 2500),
-    algorithms=(),
-    treated_models=(),
     test=5000,
     trace_sentences=1000,
     measured=Measures(many_labels=6000),
@@ -762,14 +711,9 @@ LAPTOP = replace(
         _OPT._replace(models=_ENDS),
     ),
     descent_steps=(312, 625, 1250),
-    peak_lrs=None,
     plateau_steps=(625, 2500),
-    plateau_models=("d24",),
-    controls=False,
     algorithm_model="d24",
     algorithm_seeds=1,
-    algorithms=(("adversarial", 0.012), ("sam", 0.05), ("mask-rate", 0.15)),
-    treated_models=("d24",),
     treatment_steps=500,
     held_out=2000,
     test=5000,
@@ -798,10 +742,7 @@ SMOKE = replace(
     ),
     descent_steps=(10, 20, 40),
     plateau_steps=(10, 20),
-    plateau_models=("d8",),
-    controls=True,
     algorithm_model="d8",
-    treated_models=("d8",),
     treatment_steps=10,
     cooling_steps=20,
     batch=64,
@@ -822,12 +763,7 @@ PAPER = replace(
     setups=(_PAPER_GRAMMAR, _PAPER_HMM, _PAPER_OPT),
     descent_steps=(1875, 3750, 7500, 15_000, 22_500, 30_000),
     complete=False,
-    peak_lrs=None,
-    plateau_steps=(),
-    controls=False,
     algorithm_model="235M",
-    algorithms=(("adversarial", 0.003), ("sam", 0.05), ("mask-rate", 0.15)),
-    treated_models=(),
     batch=4096,
     corpus_sentences=20_000_000,
     teacher=Teacher(2000, 24, corpus_sentences=20_000_000, held_out=2000, tolerance=1e-3),

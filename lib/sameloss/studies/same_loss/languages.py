@@ -3,7 +3,6 @@
 from sameloss.languages import LanguageSpec, TeacherSpec
 from sameloss.languages.paper import PAPER_HMM_SHAPE, PAPER_SHAPE
 from sameloss.runs.measurements import Calibration, LanguageMeasurement
-from sameloss.store.store import Run
 from sameloss.studies.same_loss.experiment import PAPER, STAND_IN, Experiment, Replicate, Setup
 
 ENTROPY = {"grammar": 3.196, "hmm": 3.758, "OPT": 1.865}
@@ -62,11 +61,6 @@ def calibrations(experiment: Experiment) -> dict[str, Calibration]:
     grammar = (PAPER_SHAPE, ENTROPY["grammar"], MEAN_LENGTH["grammar"], (0.05, 1.0))
     hmm = (PAPER_HMM_SHAPE, ENTROPY["hmm"], None, (0.05, 1.0))
     return {"grammar": Calibration(*grammar, sentences, 0), "HMM": Calibration(*hmm, sentences, 0)}
-
-
-def language_runs(experiment: Experiment) -> list[Run]:
-    """Return the measurements and calibrations of the page on languages."""
-    return [*measurements(experiment).values(), *calibrations(experiment).values()]
 
 
 def published(spec: LanguageSpec) -> str | None:

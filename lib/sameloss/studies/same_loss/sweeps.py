@@ -14,6 +14,7 @@ from sameloss.runs.pretraining import Pretraining
 from sameloss.seeds import stream_seed
 from sameloss.store.store import Run, Store
 from sameloss.studies.same_loss.experiment import (
+    ADAMW,
     COLUMNS,
     WORKSTATION,
     Algorithm,
@@ -27,8 +28,6 @@ GRAMMAR_SETUP = WORKSTATION.setups[0]
 
 DRAWS = (16, 17, 18, 19, 21, 24, 25, 26, 30, 31, 33, 35, 36, 37, 39, 40)
 """The first sixteen draws from seed 16 on that the protocol accepts."""
-
-ADAMW: Algorithm = ("adamw", None)
 
 READ = Measures(capacities=True)
 """How models are read: their own features, as many for all sizes, and as few."""
@@ -128,7 +127,7 @@ def other_rates(draws: Iterable[int] = DRAWS[:4]) -> Iterator[Cell]:
 
 def baselines(draw: int) -> Run:
     """What needs no model on a draw of the grammar, see `language_baselines`."""
-    return Cell(draw, "d24", RATE, 1).replicate.baselines()
+    return Cell(draw, "d24", RATE, 1).replicate.baselines().run
 
 
 ADDED: dict[tuple[int, str], tuple[int, ...]] = {

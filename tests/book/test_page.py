@@ -1,131 +1,150 @@
-"""Pages of a study, and their records."""
+"""Chapters, and their records."""
 
 import json
 import os
 import re
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from toy_runs import Squaring
 
+from sameloss.book.pages import open_page
 from sameloss.device import best_device
 from sameloss.errors import ParameterError, StoreError
 from sameloss.store.pool import compute_all
 from sameloss.store.provenance import seal
 from sameloss.store.record import kept_runs
 from sameloss.store.store import Store
-from sameloss.studies.page import Page, PageSpec, Study
-from sameloss.studies.parameters import Config, Parameter, param
+
+TWIN = """# %% tags=["parameters"]
+preset: str = "auto"  # auto, laptop, paper
+number: int = None  # of squares
+size: str = "all"  # of all
+step: float = 0.5  # from one to the next
+max_hours: float = None  # limit; None: the preset's
+workers: int = None  # runs at once
+processes: int = None  # that share a run
+device: str = "auto"  # cpu or cuda
+artifacts: str = None  # folder of the run store
+
+# %% tags=["experiment"]
+from toy_runs import Squaring
+
+from sameloss.book.cells import begin
+
+PRESETS = {"laptop": {"number": 2}, "paper": {"number": 3}}
 
 
-@dataclass(frozen=True)
-class Toy(Config):
-    """A configuration with one number."""
-
-    number: int = param("to square", 2)
+def preset_of(values):
+    return "laptop" if values["size"] == "all" else "paper"
 
 
-PRESETS = {"laptop": Toy("laptop"), "paper": Toy("paper", number=3)}
+page = begin(globals(), "squares", PRESETS, {"number": (1, 50)}, auto=preset_of, record="paper")
+page.values["seeds"] = page.number
+found = page.compute(*map(Squaring, range(page.number)))
+
+# %% tags=["comparison"]
+page.results = found
+
+# %%
+raise AssertionError("only cells with a tag are executed for other pages")
+"""
 
 
-def apply(config, values):
-    if config.number == 13:
-        raise ParameterError("number must not be 13; choose another.")
-    return config
+@pytest.fixture
+def squares(home):
+    """Open a chapter that squares numbers, in a book of its own."""
+    (home / "chapters" / "squares.py").write_text(TWIN)
+    return partial(open_page, "squares")
 
 
-STUDY = Study(
-    PRESETS,
-    {
-        "plain": PageSpec(Page, "preset number max_hours device artifacts"),
-        "bare": PageSpec(Page, "number size", {"number": 5}),
-        "whole": PageSpec(Page),
-    },
-    lambda values: "laptop" if values.get("size", "all") == "all" else "paper",
-    {"size": Parameter("of all", default="all")},
-    apply,
-)
-
-
-def test_a_page_has_the_given_settings(home):
-    page = STUDY.open("plain", {"number": 7.0, "max_hours": 3, "artifacts": str(home / "elsewhere")})
-    assert (page.name, page.config) == ("plain", Toy("laptop", 3.0, number=7))
-    assert (page.config.name, page.config.max_hours) == ("laptop", 3.0)
+def test_a_page_has_the_given_settings(squares, home):
+    page = squares(number=7.0, max_hours=3, artifacts=str(home / "elsewhere"))
+    assert (page.name, page.preset, page.number, page.max_hours) == ("squares", "laptop", 7, 3.0)
     assert page.store.root == home / "elsewhere"
     assert page.about == "preset laptop"
+    assert page.runs() == list(map(Squaring, range(7)))
+    assert page.results == [0, 1, 4, 9, 16, 25, 36]
 
 
-def test_a_plain_page_has_no_runs_claims_or_statements(home):
-    page = STUDY.open("plain", {})
-    assert page.runs() == []
+def test_a_plain_page_has_no_claims_or_statements(squares):
+    page = squares()
     assert page.verdicts().empty
     assert page.topics == ()
     assert page.statements().empty
+    with pytest.raises(AttributeError, match="squares has no parameter 'steps'"):
+        page.steps  # noqa: B018
 
 
-def test_undeclared_parameters_are_an_error(home):
+def test_undeclared_parameters_and_values_out_of_bounds_are_an_error(squares):
     with pytest.raises(ParameterError) as refused:
-        STUDY.open("plain", {"size": "all"})
-    sentence = "Unknown parameter 'size'; valid here are preset, number, max_hours, device, artifacts."
-    assert str(refused.value) == sentence
+        squares(steps=3)
+    valid = "preset, number, size, step, max_hours, workers, processes, device, artifacts"
+    assert str(refused.value) == f"Unknown parameter 'steps'; valid here are {valid}."
+    for given, sentence in (
+        ({"number": 51}, "number is at most 50; got 51."),
+        ({"workers": 10**9}, "workers is at most "),
+    ):
+        with pytest.raises(ParameterError, match=f"^{sentence}"):
+            squares(**given)
 
 
-def test_a_page_may_override_defaults(home):
-    assert STUDY.table("plain")["number"].default is None
-    assert STUDY.table("bare")["number"].default == 5
-    assert list(STUDY.table("bare")) == ["number", "size"]
-    assert list(STUDY.table("whole"))[:4] == ["preset", "number", "max_hours", "workers"]
-    assert STUDY.open("bare", {}).config.number == 5
-    assert STUDY.open("bare", {"number": 6}).config.number == 6
+def test_a_parameters_cell_has_the_defaults(squares):
+    page = squares()
+    assert (page.step, page.size) == (0.5, "all")
+    assert list(page.parameters)[:3] == ["preset", "number", "size"]
+    assert page.given.keys() == page.parameters.keys()
+    assert squares(step=0.25).step == 0.25
 
 
-def test_the_preset_is_given_or_follows_from_other_parameters(home):
-    assert STUDY.open("plain", {"preset": "paper"}).config == PRESETS["paper"]
-    assert STUDY.open("bare", {"size": "7B"}).config.name == "paper"
-    assert STUDY.open("plain", {}).config == PRESETS["laptop"]
-    with pytest.raises(ParameterError, match="Unknown preset 'desktop'; choose one of auto, smoke, laptop, "):
-        STUDY.open("plain", {"preset": "desktop"})
-    with pytest.raises(ParameterError, match=r"Unknown preset 'smoke'; choose one of laptop, paper\."):
-        STUDY.open("plain", {"preset": "smoke"})  # known to the book, not to this study
+def test_the_preset_is_given_or_follows_from_other_parameters(squares):
+    assert squares(preset="paper").number == 3
+    assert squares(size="7B").preset == "paper"
+    assert squares(size="7B", number=1).number == 1
+    assert squares().preset == "laptop"
+    with pytest.raises(ParameterError, match=r"Unknown preset 'smoke'; choose one of auto, laptop, paper\."):
+        squares(preset="smoke")  # known to the book, not to this chapter
 
 
-def test_a_study_may_refuse_combinations(home):
-    with pytest.raises(ParameterError, match="number must not be 13"):
-        STUDY.open("plain", {"number": 13})
+def test_processes_share_the_cores(squares, monkeypatch):
+    monkeypatch.setattr("sameloss.book.cells.usable_workers", lambda: 8)
+    found = [
+        squares(processes=n, workers=w).workers for n, w in ((3, None), (16, None), (3, 5), (None, None))
+    ]
+    assert found == [2, 1, 5, None]
 
 
-def test_artifacts_are_beside_the_config(home, monkeypatch):
+def test_artifacts_are_beside_the_config(squares, home, monkeypatch):
     monkeypatch.chdir(home / "chapters")
-    assert STUDY.open("plain", {}).store.root == home / "artifacts"
+    assert squares().store.root == home / "artifacts"
 
 
-def test_an_unwritable_artifacts_folder_is_an_error(home):
+def test_an_unwritable_artifacts_folder_is_an_error(squares, home):
     (home / "file").touch()
     with pytest.raises(StoreError, match="cannot be written"):
-        STUDY.open("plain", {"artifacts": str(home / "file")})
+        squares(artifacts=str(home / "file"))
 
 
-def test_an_unknown_device_is_an_error(home):
+def test_an_unknown_device_is_an_error(squares):
     with pytest.raises(ParameterError, match="Unknown device 'gpu'; choose one of auto, cpu, cuda"):
-        STUDY.open("plain", {"device": "gpu"})
+        squares(device="gpu")
 
 
-def test_missing_cuda_is_an_error(home, monkeypatch):
+def test_missing_cuda_is_an_error(squares, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(
         ParameterError, match="device = cuda was asked for, but PyTorch finds no CUDA device here"
     ):
-        STUDY.open("plain", {"device": "cuda"})
+        squares(device="cuda")
 
 
-def test_workers_inherit_the_device(home, monkeypatch):
+def test_workers_inherit_the_device(squares, monkeypatch):
     monkeypatch.setenv("SAMELOSS_DEVICE", "")
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     for name, device in {"auto": "cuda", "cpu": "cpu", "cuda": "cuda"}.items():
-        STUDY.open("plain", {"device": name})
+        squares(device=name)
         assert best_device() == device
         assert os.environ["SAMELOSS_DEVICE"] == ("" if name == "auto" else name)  # which workers inherit
 
@@ -133,27 +152,10 @@ def test_workers_inherit_the_device(home, monkeypatch):
 # Records
 
 
-@dataclass
-class Squares(Page):
-    """A page whose runs are squares."""
-
-    def runs(self):
-        return [Squaring(number) for number in range(self.config.number)]
-
-    @property
-    def seeds(self):
-        return self.config.number
-
-    @cached_property
-    def results(self):
-        return [self.store.get(run) for run in self.runs()]
-
-
 @pytest.fixture
-def page(home):
+def page(squares):
     """A page with two runs, and three that are recorded at a longer preset."""
-    study = Study(PRESETS, {"squares": PageSpec(Squares, record="paper")})
-    return study.open("squares", {})
+    return squares()
 
 
 @pytest.fixture
@@ -271,9 +273,10 @@ def test_records_are_the_same_from_every_folder(tmp_path, monkeypatch):
         assert len(list(kept_runs().root.glob("Pretraining/*"))) == 16
 
 
-def test_without_a_book_there_are_no_records(tmp_path, monkeypatch):
-    monkeypatch.setattr("sameloss.store.location.SOURCE", tmp_path / "sameloss")
-    monkeypatch.chdir(tmp_path)
-    page = STUDY.open("plain", {})
-    assert page.records() == {}
+def test_without_a_book_there_are_no_records(squares, home, monkeypatch, tmp_path_factory):
+    page = squares()
+    monkeypatch.setattr("sameloss.store.location.SOURCE", home / "sameloss")
+    monkeypatch.setenv("SAMELOSS_HOME", "")
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    assert not kept_runs().has(Squaring(2))
     assert not page.store.has(Squaring(2))
