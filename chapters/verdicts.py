@@ -193,6 +193,10 @@ from sameloss.book.chapter import glue_findings
 
 judged = answers[answers.direction != "not judged"]
 glue_findings(tables.findings(judged), theory)
+of_paper = theory[
+    theory.page.isin(["03_implicit_bias", "05_dyck"]) & (theory.verdict == "holds as corrected")
+]
+glue("errata", render(of_paper[["place", "statement", "correction"]]), display=False)
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
