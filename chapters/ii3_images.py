@@ -134,7 +134,7 @@ own, *others = sizes  # named as in Table B.1
 elsewhere = page.placements if page.every else page.placements[:1]
 places = [(own, place) for place in page.placements]
 places += [(size, place) for size in others for place in elsewhere]
-seeds = range(100, 100 + page.seeds)  # the pilot used smaller ones
+repeats = range(100, 100 + page.seeds)  # the pilot used smaller ones
 
 
 def scene(size, placement, noise):
@@ -152,7 +152,7 @@ def compared(size, placement, noise, seed):
 
 ends = noises if page.every else (noises[0], noises[-1])
 scenes = [(*place, noise) for at, place in enumerate(places) for noise in (ends if at else noises)]
-table = page.sweep(compared, [(*about, seed) for about in scenes for seed in seeds])
+table = page.sweep(compared, [(*about, seed) for about in scenes for seed in repeats])
 
 # %% [markdown]
 # Lazy training uses the samples of the comparisons at the middle noise.
@@ -173,7 +173,7 @@ def lazily(size, placement, noise, seed):
 
 middle, lazy = (*places[0], noises[len(noises) // 2]), pd.DataFrame()
 if page.scales:
-    lazy = page.sweep(lazily, [(*middle, seed) for seed in seeds])
+    lazy = page.sweep(lazily, [(*middle, seed) for seed in repeats])
 
 # %% tags=["comparison"]
 from sameloss.studies.local_signal_images.claims import ImageResults

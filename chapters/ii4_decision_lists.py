@@ -181,7 +181,7 @@ shape = TaskShape(page.vocabulary, page.length, page.list_length)
 require_phases(shape)
 drawn = tuple(dict.fromkeys((page.readout, *page.compared)))  # in figures, that of SGD first
 readouts = tuple(sorted({*page.readouts, *drawn}, reverse=True))
-seeds = range(FIRST_SEED, FIRST_SEED + page.seeds)
+repeats = range(FIRST_SEED, FIRST_SEED + page.seeds)
 on_scores = [alone(shape.column(page.readout), rate, page.batch, page.alone_looks) for rate in page.rates]
 on_both = Steps(page.both_lr, page.batch or page.both_batch, page.steps, page.both_looks)
 
@@ -193,10 +193,10 @@ exactly = page.compute(
 )
 of_scores = page.sweep(
     lambda seed, rate: experiment.list_sgd(shape, page.readout, rate, page.looked, seed),
-    seed=seeds,
+    seed=repeats,
     rate={how.rate: how for how in on_scores},
 )
-of_both = page.sweep(lambda seed: experiment.list_sgd(shape, None, on_both, page.looked, seed), seed=seeds)
+of_both = page.sweep(lambda seed: experiment.list_sgd(shape, None, on_both, page.looked, seed), seed=repeats)
 
 # %% tags=["comparison"]
 from sameloss.studies.decision_lists.statements import Tables

@@ -95,7 +95,7 @@ from sameloss.training.ensembles import Carried
 PRESETS = {"smoke": SMOKE, "laptop": LAPTOP, "laptop-long": LONG, "gpu": GPU, "paper": PAPER}
 BOUNDS = {"stacks": (1, 300), "stage_lag": (0, 2**31), "label_noise": (0, 2**31)}
 page = begin(globals(), "ii5_stacking", PRESETS, BOUNDS, topics=STACKING_TOPICS, record="laptop-long")
-state = choose("state", page.state, get_args(Carried))
+carried = choose("state", page.state, get_args(Carried))
 
 WAYS = {
     "adaptive": "adaptive (LAG at every stage)",
@@ -149,7 +149,7 @@ def stages(seed, way):
         if ends:
             steps, looks = page.last_steps, evaluated(page.last_steps, page.evaluations)
         lag = page.stage_lag if len(operators) > 1 else 0
-        before = Stage(before, operators, added, steps, looks, state, held_out, lag, ends)
+        before = Stage(before, operators, added, steps, looks, carried, held_out, lag, ends)
         made.append(before)
     return made
 

@@ -12,7 +12,7 @@ from jupytext.cli import jupytext
 from papermill.inspection import inspect_notebook
 from papermill.translators import PythonTranslator
 
-from sameloss.book.cells import KINDS, declared
+from sameloss.book.cells import COMPARISON, EXPERIMENT, KINDS, declared
 from sameloss.book.cells import twins as found
 from sameloss.book.run import cells
 from sameloss.book.twins import twin_differences, twin_of, twins
@@ -156,3 +156,10 @@ def test_twins_are_read_where_the_locale_is_ascii():
     command = [sys.executable, "-c", "from sameloss.book.twins import *; print(twin_differences())"]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_experiment_gives_a_parameter_another_value(name):
+    """So that these cells may be executed again in the same kernel."""
+    own = (s for s, tags in cells(found()[name].read_text("utf-8")) if tags & {EXPERIMENT, COMPARISON})
+    assert not set().union(*map(assigned, own)) & declared(name).parameters.keys()
