@@ -16,6 +16,7 @@ from sameloss.errors import LanguageError
 
 PICKLES = {
     "runs/torchrun.py",  # in a folder that its user alone can open, see test_torchrun.py
+    "store/pool.py",  # what the parent process has sent
 }
 """The modules that read pickles, none of which lies in a store, in a record or in a reader's folder."""
 

@@ -12,6 +12,7 @@ from sameloss.book.pages import all_statements, open_page, pages_at
 from sameloss.book.run import run
 from sameloss.device import device_name
 from sameloss.errors import BookError, ParameterError
+from sameloss.store.pool import compute_all
 from sameloss.store.store import Store
 
 NAMES = sorted(twins())
@@ -134,6 +135,30 @@ class TestAChapterOfItsOwn:
         assert capsys.readouterr().out == (
             "preset laptop: all 1 runs are in the store; nothing is computed.\nthe last square is 16\n"
         )
+
+    def test_what_is_edited_in_a_cell_is_computed_anew(self, squares, home):
+        """Also what the run calls or reads in the notebook; comments of other cells change nothing."""
+        twin, key = home / "chapters" / "ii_squares.py", squares().runs()[0].key
+        helper = "R = 1\n\n\ndef scaled(columns):\n    return pd.DataFrame(columns) * R\n\n\n@stage"
+        called = SQUARES.replace("    return pd.DataFrame(", "    return scaled(").replace(
+            "@stage", helper, 1
+        )
+        keys = [key]
+        for text in (called, called.replace("R = 1", "R = 2"), called.replace("columns) *", "columns) /")):
+            twin.write_text(text)
+            keys.append(squares().runs()[0].key)
+        twin.write_text(SQUARES.replace("x**2", "x**2 + 0"))
+        keys.append(squares().runs()[0].key)
+        assert len(set(keys)) == len(keys) == 5
+        twin.write_text(SQUARES.replace("mean_step", "mean_of_steps"))
+        assert squares().runs()[0].key == key
+
+    def test_its_runs_are_computed_in_other_processes(self, squares, home, tmp_path):
+        page = squares(numbers=3, workers=2, artifacts=str(tmp_path / "workers"))
+        (run,) = page.runs()
+        compute_all(page.store, [run, type(run)(5)], workers=2)
+        assert page.store.get(type(run)(5)).square.iloc[-1] == 25
+        assert page.store.manifest(run)["parameters"]["source"] == run.cell_source
 
     def test_pages_about_all_chapters_read_it_too(self, squares, home):
         (own,) = pages_at("smoke", Store(home / "artifacts"))

@@ -1,6 +1,7 @@
 """Worker processes: order, errors and kills; commands that share GPUs."""
 
 import os
+import pickle
 import select
 import signal
 import subprocess
@@ -48,8 +49,8 @@ class InOrder(Executor):
     def __init__(self):
         self.numbers = []
 
-    def submit(self, _, run):
-        self.numbers.append(run.number)
+    def submit(self, function, store, run):
+        self.numbers.append(pickle.loads(run).number)
         (future := Future()).set_result(None)
         return future
 

@@ -18,7 +18,7 @@ import pandas as pd
 
 from sameloss.book.chapter import begun, given_parameters
 from sameloss.book.page import SEEDS, Chapter, Values, no_checks
-from sameloss.book.run import PARAMETERS, cells
+from sameloss.book.run import PARAMETERS, cells, named
 from sameloss.device import usable_workers, use_device
 from sameloss.errors import ParameterError
 from sameloss.store.location import HOME, book_root, default_artifacts, source_checkout
@@ -166,7 +166,7 @@ def opened(name: str, given: Values, store: Store | None = None, *, compared: bo
     namespace: dict[str, Any] = {"__name__": name, "_opening": opening}
     for source, tags in cells(path.read_text("utf-8")):
         if EXPERIMENT in tags or (compared and COMPARISON in tags):
-            exec(compile(source, path.name, "exec"), namespace)
+            exec(compile(source, named(source), "exec"), namespace)
     page: Chapter = namespace["page"]
     if compared and "results" not in vars(page):
         raise ParameterError(f"No cell of {path.name} that is tagged {COMPARISON} sets page.results.")

@@ -8,9 +8,11 @@ matplotlib), cells that need it are left out.
 
 import argparse
 import ast
+import linecache
 import re
 import sys
 from collections.abc import Iterator
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -85,9 +87,16 @@ def execute(source: str, namespace: dict[str, Any]) -> None:
     last = body[-1] if body else None
     if isinstance(last, ast.Expr):
         body.pop()
-    exec(compile(ast.Module(body, []), "cell", "exec"), namespace)
+    exec(compile(ast.Module(body, []), named(source), "exec"), namespace)
     if isinstance(last, ast.Expr):
         show(eval(compile(ast.Expression(last.value), "cell", "eval"), namespace))
+
+
+def named(source: str) -> str:
+    """File name for a cell's code, under which `inspect` finds it."""
+    name = f"<cell {sha256(source.encode()).hexdigest()[:16]}>"
+    linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
+    return name
 
 
 def show(*values: Any, raw: bool = False, **_: Any) -> None:

@@ -1,10 +1,13 @@
 """Runs whose result is a table, and the decorator that makes one of a function."""
 
+import hashlib
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import make_dataclass
 from io import StringIO
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import pandas as pd
@@ -51,6 +54,7 @@ def stage(
     """Turn a function that returns a table into a class of runs.
 
     The function's parameters become the fields, except for `store` and `report`, which are passed through.
+    Of a function in a notebook's cell the source is part of the key too, with what it calls and reads there.
 
     Args:
         kind: name of the class and of its folder in the store.
@@ -75,7 +79,12 @@ def stage(
             values = {**vars(self), "store": store, "report": report}
             function(**{name: values[name] for name in parameters}).to_csv(folder / TABLE, index=False)
 
-        namespace = {
+        def source(self: Run) -> str:
+            if "_source" not in vars(self):  # kept, because a worker process cannot look it up
+                vars(self)["_source"] = _source_of(function)
+            return str(vars(self)["_source"])
+
+        namespace: dict[str, Any] = {
             "__doc__": function.__doc__,
             "compute": compute,
             "effort": property(seconds),
@@ -85,8 +94,30 @@ def stage(
             "memory_advice": advice,
             "schema": schema,
         }
+        if function.__module__ == "__main__" or function.__module__ not in sys.modules:
+            namespace["cell_source"] = property(source)
         run_class = make_dataclass(kind, fields, bases=(Tabled,), namespace=namespace, frozen=True)
         run_class.__module__, run_class.__qualname__ = function.__module__, function.__name__  # for pickle
         return run_class
 
     return decorate
+
+
+def _source_of(function: Callable[..., Any]) -> str:
+    """Hash of a function's source, and of the functions and plain values that it names in its module."""
+    found: dict[str, str] = {}
+    pending: list[tuple[str, Any]] = [(function.__name__, function)]
+    while pending:
+        name, value = pending.pop()
+        if inspect.isfunction(value) and value.__module__ == function.__module__ and name not in found:
+            found[name] = inspect.getsource(value)
+            pending += [(other, value.__globals__.get(other)) for other in _names(value.__code__)]
+        elif isinstance(value, str | int | float | tuple):
+            found[name] = repr(value)
+    return hashlib.sha256(repr(sorted(found.items())).encode()).hexdigest()[:16]
+
+
+def _names(code: CodeType) -> set[str]:
+    """Names that code reads, in functions and comprehensions within it too."""
+    inner = (_names(constant) for constant in code.co_consts if isinstance(constant, CodeType))
+    return set(code.co_names).union(*inner)

@@ -1,6 +1,7 @@
 """Compute many runs in parallel processes, with one progress bar."""
 
 import os
+import pickle
 import sys
 from collections.abc import Iterable
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
@@ -8,6 +9,7 @@ from concurrent.futures.process import BrokenProcessPool
 from graphlib import TopologicalSorter
 from multiprocessing import get_context
 
+import cloudpickle
 from tqdm import tqdm
 
 from sameloss.device import holds_accelerator, usable_workers
@@ -83,7 +85,7 @@ def _keep_busy(pool: Executor, workers: int, store: Store, runs: list[Run]) -> N
             ready = sorted([*ready, *order.get_ready()], key=lambda key: -chains[key])
             while ready and len(running) < workers:
                 run = unfinished[ready.pop(0)]
-                running[pool.submit(store.complete.compute, run)] = run
+                running[pool.submit(_compute, store.complete, cloudpickle.dumps(run))] = run
             done, _ = wait(running, timeout=POLL_S, return_when=FIRST_COMPLETED)
             for future in done:
                 try:
@@ -94,6 +96,11 @@ def _keep_busy(pool: Executor, workers: int, store: Store, runs: list[Run]) -> N
                 del unfinished[key]
                 order.done(key)
             _show(bar, store, unfinished.values(), running.values())
+
+
+def _compute(store: Store, run: bytes) -> None:
+    """Compute a run, whose class may stand in a notebook, where this process cannot import it."""
+    store.compute(pickle.loads(run))
 
 
 def _bar(runs: list[Run]) -> tqdm:

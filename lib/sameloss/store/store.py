@@ -110,13 +110,23 @@ class Run:
         """Name of the class, and of its folder in the store."""
         return type(self).__name__
 
+    @property
+    def cell_source(self) -> str:
+        """Hash of its code where that stands in a notebook's cell; of the library's, `schema` speaks."""
+        return ""
+
     def parameters(self) -> dict[str, Any]:
         """All fields as JSON values, parents by key; recorded in the manifest."""
-        return {"run": self.kind, "schema": self.schema, **_plain_fields(self, _keyed)}
+        return {**self._code(), **_plain_fields(self, _keyed)}
 
     def canonical(self) -> dict[str, Any]:
         """The hashed content of the key: `parameters` without fields at their defaults."""
-        return {"run": self.kind, "schema": self.schema, **_plain_fields(self, _chosen)}
+        return {**self._code(), **_plain_fields(self, _chosen)}
+
+    def _code(self) -> dict[str, Any]:
+        return {"run": self.kind, "schema": self.schema} | (
+            {"source": self.cell_source} if self.cell_source else {}
+        )
 
     @cached_property
     def key(self) -> str:
