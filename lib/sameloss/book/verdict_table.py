@@ -82,6 +82,7 @@ LOOKS: dict[str, tuple[str, str]] = {
     Verdict.DIRECTION: ("for", "✓"),
     Verdict.SMALLER: ("partly", "↓"),
     Verdict.LARGER: ("for", "↑"),
+    Verdict.NEGLIGIBLE: ("partly", "≈"),
     Verdict.NOT_DECIDED: ("open", "?"),
     Verdict.CONTRADICTED: ("against", "✗"),
     Verdict.NOT_TESTABLE: ("open", "–"),

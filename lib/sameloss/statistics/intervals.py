@@ -1,6 +1,6 @@
 """Estimates with their standard errors, intervals over seeds, and paired differences."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import isnan, nan, sqrt
 from typing import NamedTuple
 
@@ -61,13 +61,48 @@ UNDEFINED = Interval(nan, nan, nan)
 """The result of a comparison without data."""
 
 
-def seed_interval(values: ArrayLike) -> Interval:
+def seed_interval(values: ArrayLike, level: float = LEVEL) -> Interval:
     """Compute the mean of one value per seed with Student's interval; undefined without values.
 
     >>> [round(end, 1) for end in seed_interval([1.0, 2.0, 3.0])]
     [2.0, -0.5, 4.5]
     """
-    return Interval(*paired(np.asarray(values, float))[:3])
+    return Interval(*paired(np.asarray(values, float), level)[:3])
+
+
+def least(
+    effects: Sequence[ArrayLike], level: float = LEVEL, of: Callable[[Interval], Interval] = lambda own: own
+) -> Interval:
+    """Compute the smallest of several mean effects, with its interval.
+
+    The lower end is the lowest of the effects' own intervals: it is above zero where each of them is (an
+    intersection-union test, which needs no correction). The upper end is the lowest after correction for
+    their number (Bonferroni), because any one of them may be the smallest. The mean over seeds of each
+    seed's smallest value is another, smaller number: noise makes it so.
+
+    Args:
+        effects: one value per seed, of each effect.
+        level: of the interval.
+        of: what is judged of an effect, such as `within` a margin.
+
+    >>> f"{least([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]):.1f}"
+    '2.0 (-0.5 to 5.6)'
+
+    """
+    own = np.array([of(seed_interval(values, level)) for values in effects])
+    corrected = [of(seed_interval(values, 1 - (1 - level) / len(effects))) for values in effects]
+    return Interval(*(float(end) for end in (*own.min(0)[:2], np.min([one.high for one in corrected]))))
+
+
+def within(difference: Interval, margin: float) -> Interval:
+    """What is left of a margin beyond the absolute value of a difference.
+
+    >>> [round(end, 2) for end in within(Interval(0.1, -0.05, 0.25), 0.35)]
+    [0.25, 0.1, 0.35]
+    """
+    value, low, high = difference
+    nearest = 0.0 if low <= 0 <= high else min(abs(low), abs(high))
+    return Interval(margin - abs(value), margin - max(abs(low), abs(high)), margin - nearest)
 
 
 # Paired differences over replicates: Student's interval, and Holm's correction for several of them.

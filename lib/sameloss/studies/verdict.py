@@ -21,10 +21,12 @@ class Claim:
     place: str  # in the paper
     text: str
     page: str  # the chapter that judges it
-    effect: Callable[[Any], Interval] = lambda results: UNDEFINED  # from the study's results
+    effect: Callable[..., Interval] = lambda results: UNDEFINED  # from the study's results
     value: float | None = field(default=None, kw_only=True)  # published; None: only a direction is
     unit: str = field(default="", kw_only=True)
     tolerance: float = field(default=0.25, kw_only=True)  # relative, around the value
+    margin: float | None = field(default=None, kw_only=True)
+    """An effect this close to zero is negligible. Where there is a margin, `effect` takes a `level`."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +57,17 @@ class Verdict(StrEnum):
     DIRECTION = "direction confirmed"  # where no value is published
     SMALLER = "smaller than published"
     LARGER = "larger than published"
+    NEGLIGIBLE = "negligible"
     NOT_DECIDED = "not decided"
     CONTRADICTED = "contradicted"
     NOT_TESTABLE = "not testable here"
 
 
-def judge(effect: Interval, claim: Claim) -> Verdict:
+NARROW = 0.9
+"""Level of the interval that lies within the margin of a negligible effect: two one-sided tests at 5 %."""
+
+
+def judge(effect: Interval, claim: Claim, narrow: Interval = UNDEFINED) -> Verdict:
     """Compare the interval of an effect with the published value.
 
     A verdict must hold for the whole interval, so widening an interval never strengthens the verdict: it
@@ -70,8 +77,14 @@ def judge(effect: Interval, claim: Claim) -> Verdict:
     - smaller, larger than published: below, above that tolerance. An interval around zero can be smaller: a
       precise null is a result.
     - direction confirmed: above zero, where no value is published.
+    - negligible: the interval contains zero, and the narrow one lies within the claim's margin.
     - contradicted: below zero; takes precedence over smaller.
     - not decided: the interval overlaps an edge of the tolerance, or zero.
+
+    Args:
+        effect: with its interval.
+        claim: with the published value.
+        narrow: the same effect at the level `NARROW`.
 
     >>> claim = Claim("x", "Tab. 0", "it helps", "a_page", value=10.0, tolerance=0.2)
     >>> for ends in [(9, 11), (-1, 3), (13, 15), (7, 13), (-3, -1)]:
@@ -88,7 +101,8 @@ def judge(effect: Interval, claim: Claim) -> Verdict:
     if effect.high < 0:
         return Verdict.CONTRADICTED
     if claim.value is None:
-        return Verdict.DIRECTION if effect.low > 0 else Verdict.NOT_DECIDED
+        null = claim.margin is not None and -claim.margin < narrow.low and narrow.high < claim.margin
+        return Verdict.DIRECTION if effect.low > 0 else Verdict.NEGLIGIBLE if null else Verdict.NOT_DECIDED
     slack = claim.tolerance * abs(claim.value)
     low, high = claim.value - slack, claim.value + slack
     if effect.high < low:
@@ -114,9 +128,10 @@ def verdict_table(topics: Sequence[Topic], results: Any, tolerance: float | None
     rows = []
     for claim in (claim for topic in topics for claim in topic.claims):
         effect = claim.effect(results)
+        narrow = UNDEFINED if claim.margin is None else claim.effect(results, level=NARROW)
         judged = claim if tolerance is None else replace(claim, tolerance=tolerance)
         published = (claim.id, claim.place, claim.text, claim.page, claim.value, claim.unit)
-        rows.append((*published, *effect, str(judge(effect, judged))))
+        rows.append((*published, *effect, str(judge(effect, judged, narrow))))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 

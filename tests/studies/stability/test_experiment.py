@@ -12,6 +12,7 @@ from sameloss.store.store import Store
 from sameloss.studies.stability import claims
 from sameloss.studies.stability.claims import TOPICS
 from sameloss.studies.stability.experiment import TwinTraining
+from sameloss.studies.stability.theory import by_seed
 from sameloss.studies.stability.training import GRID, Descent, Perceptron, SmallCNN
 
 # Presets and parameters.
@@ -202,3 +203,22 @@ def test_verdicts_and_statements(page):
 @pytest.mark.parametrize("name", ["laptop", "gpu", "paper"])
 def test_longer_presets_say_what_they_would_compute(tmp_path, name):
     assert sum(run.effort for run in asked(tmp_path, preset=name).runs()) > 50
+
+
+def test_a_brief_run_keeps_what_claims_are_judged_by(store, trained):
+    brief = store.get(twins(brief=True))
+    pd.testing.assert_frame_equal(brief["table"], by_seed(trained["table"])[brief["table"].columns], rtol=1e-5)
+    between = trained["paths"][trained["paths"].alpha.between(0, 1)].reset_index(drop=True)
+    pd.testing.assert_frame_equal(brief["paths"], between)
+    about = {"kind": "one", "size": 24}
+    fell, all_fell = (claims.falls_of(of["paths"].assign(**about)) for of in (brief, trained))
+    pd.testing.assert_frame_equal(fell, all_fell)
+
+
+def test_a_seed_counts_by_its_largest_pair_and_its_mean_error(trained):
+    summed, rows = by_seed(trained["table"]), trained["table"].query("seed == 2 and step == 20")
+    one = summed.query("seed == 2 and step == 20").iloc[0]
+    assert one["beta cross-entropy"] == rows["beta cross-entropy"].max()
+    assert one["error"] == pytest.approx(rows.error.mean())
+    assert len(summed) == 6
+    pd.testing.assert_frame_equal(by_seed(summed), summed)

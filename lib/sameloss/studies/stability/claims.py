@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from sameloss.statistics.intervals import UNDEFINED, Interval, seed_interval
+from sameloss.statistics.intervals import LEVEL, UNDEFINED, Interval, least, within
 from sameloss.studies.stability.experiment import Kind
 from sameloss.studies.stability.theory import BOUNDED, exponent, gap_bound
 from sameloss.studies.statement import Check, Statement, check_table
@@ -29,7 +31,7 @@ class Stability:
 
     kinds: Mapping[str, Kind]  # by name
     sizes: Sequence[int]  # m
-    twins: pd.DataFrame  # columns of `twin_table` by kind, size, seed, pair and step
+    twins: pd.DataFrame  # from `by_seed`, by kind, size, seed and step
     falls: pd.DataFrame  # from `falls_of`
 
     @property
@@ -42,9 +44,8 @@ class Stability:
         return self.twins[(self.twins.kind == kind) & (self.twins.step == self.kinds[kind].stops[stop])]
 
     def values(self, kind: str, measure: str, stop: int = MIDDLE) -> np.ndarray:
-        """A measure by seed and size, the largest over pairs as in the thesis."""
-        by_seed = self.at(kind, stop).groupby(["seed", "size"])[measure].max()
-        return by_seed.unstack("size")[list(self.sizes)].to_numpy()
+        """A measure by seed and size."""
+        return self.at(kind, stop).pivot_table(measure, "seed", "size")[list(self.sizes)].to_numpy()
 
     def exponents(self, kind: str, measure: str, stop: int = MIDDLE) -> Seeds:
         """Exponent in the sample size, by seed."""
@@ -98,7 +99,7 @@ CLEARLY = 0.3
 """Least difference of the exponent of parameters from that of the gap."""
 
 LITTLE = 0.25
-"""Exponents above minus this count as flat."""
+"""Exponents above minus this count as flat, and effects within it as negligible."""
 
 POINTS = 2.0
 """Accuracy that a connecting path may lose (Frankle et al. 2020)."""
@@ -110,23 +111,25 @@ EVERY = "every network"
 """In place of a kind's name: all that are not convex."""
 
 Effect = Callable[[Stability, str], Seeds]
+Judged = Callable[[Interval], Interval]
 
 
-def effect_of(name: str, effect: Effect) -> Callable[[Stability], Interval]:
-    """The effect for a kind of training, or the least for `EVERY`; undefined where there is none."""
+def effect_of(name: str, *effects: Effect, of: Judged = lambda own: own) -> Callable[..., Interval]:
+    """The smallest effect for a kind of training, or for `EVERY` one; undefined where there is none."""
 
-    def judged(results: Stability) -> Interval:
+    def judged(results: Stability, level: float = LEVEL) -> Interval:
         kinds = [
             k for k in results.kinds if k == name or (name == EVERY and not results.kinds[k].network.convex)
         ]
-        return seed_interval(np.min([effect(results, kind) for kind in kinds], 0)) if kinds else UNDEFINED
+        cells = [effect(results, kind) for kind in kinds for effect in effects]
+        return least(cells, level, of) if cells else UNDEFINED
 
     return judged
 
 
-def slower(measure: str, than: str = GAP, by: float = 0.0) -> Effect:
+def slower(measure: str, than: str = GAP, by: float = 0.0, stop: int = MIDDLE) -> Effect:
     """How much less steeply a measure falls than another, beyond a margin."""
-    return lambda results, kind: results.slower(kind, measure, than) - by
+    return lambda results, kind: results.slower(kind, measure, than, stop) - by
 
 
 def above(measure: str, floor: float = 0.0) -> Effect:
@@ -139,16 +142,6 @@ def steepness(measure: str) -> Effect:
     return lambda results, kind: -results.exponents(kind, measure)
 
 
-def at_every_stop(results: Stability, kind: str) -> Seeds:
-    """How much less steeply β falls than the gap, at the stop where this is least."""
-    return np.min([results.slower(kind, BETA, stop=stop) for stop in range(3)], 0)
-
-
-def gaps_agree(results: Stability, kind: str) -> Seeds:
-    """`AGREE` minus the difference of the exponents of the 0-1 gap and of the gap of the loss."""
-    return AGREE - np.abs(results.slower(kind, "gap 0-1"))
-
-
 def where_it_fits(effect: Effect) -> Effect:
     """An effect, undefined unless samples of all sizes have been fitted."""
 
@@ -159,30 +152,17 @@ def where_it_fits(effect: Effect) -> Effect:
     return judged
 
 
-def agree(difference: Interval) -> Interval:
-    """`AGREE` minus the absolute value of a difference of exponents.
-
-    >>> [round(end, 2) for end in agree(Interval(0.1, -0.05, 0.25))]
-    [0.25, 0.1, 0.35]
-    """
-    value, low, high = difference
-    nearest = 0.0 if low <= 0 <= high else min(abs(low), abs(high))
-    return Interval(AGREE - abs(value), AGREE - max(abs(low), abs(high)), AGREE - nearest)
+AGREES = partial(within, margin=AGREE)
 
 
-def _claim(id: str, place: str, text: str, kind: str, effect: Effect, value: float | None = None) -> Claim:
-    return Claim(f"stab-{id}", place, text, PAGE, effect_of(kind, effect), unit="exponent", value=value)
+def _claim(
+    id: str, place: str, text: str, kind: str, *effects: Effect, of: Judged = lambda own: own, **more: Any
+) -> Claim:
+    return Claim(f"stab-{id}", place, text, PAGE, effect_of(kind, *effects, of=of), unit="exponent", **more)
 
 
-def _every(id: str, place: str, text: str, effect: Effect) -> Claim:
-    """Claim about all networks, judged by its least effect, seed by seed."""
-    return _claim(id, place, f"{text} ({EVERY})", EVERY, effect)
-
-
-def _lr(id: str, text: str, measure: str) -> Claim:
-    """Claim that a measure and the gap of logistic regression fall alike."""
-    claim = _claim(id, "Fig. 2.1", text, LR, slower(measure))
-    return replace(claim, effect=lambda results: agree(claim.effect(results)))
+_sign = partial(_claim, margin=LITTLE)
+"""Claim that an effect is positive, however small."""
 
 
 def _path(id: str, kind: str, models: str, connected: bool) -> Claim:
@@ -194,6 +174,7 @@ def _path(id: str, kind: str, models: str, connected: bool) -> Claim:
 
 
 NETWORKS = {"plain": MLP, "momentum": MOMENTUM, "cnn-plain": CNN, "cnn": CNN_MOMENTUM}
+ALIKE = f"fall at the same rate (exponents within {AGREE})"
 LESS = "falls less steeply than the gap"
 MUCH_LESS = f"{LESS}, by {CLEARLY}"
 APART = slower("distance", by=CLEARLY)
@@ -201,9 +182,9 @@ VARIATION = slower("others total variation", "gap Brier")
 HARDLY = f"hardly falls: its exponent is above -{LITTLE}"
 
 _LOGISTIC = (
-    _lr("lr-beta", f"β and the gap fall at the same rate (exponents within {AGREE})", BETA),
-    _lr("lr-distance", f"distance and gap fall at the same rate (exponents within {AGREE})", "distance"),
-    _claim(
+    _claim("lr-beta", "Fig. 2.1", f"β and the gap {ALIKE}", LR, slower(BETA), of=AGREES),
+    _claim("lr-distance", "Fig. 2.1", f"distance and gap {ALIKE}", LR, slower("distance"), of=AGREES),
+    _sign(
         "lr-errors",
         "Fig. 2.1",
         "the gap of the 0-1 loss falls less steeply than that of the loss",
@@ -213,16 +194,36 @@ _LOGISTIC = (
 )
 
 _LOSSES = (
-    *(_claim(f"beta-{id}", "Fig. 2.2", f"{m}: β {LESS}", m, slower(BETA)) for id, m in NETWORKS.items()),
+    *(_sign(f"beta-{id}", "Fig. 2.2", f"{m}: β {LESS}", m, slower(BETA)) for id, m in NETWORKS.items()),
     _claim("beta-flat", "Fig. 2.2 (2a)", f"with momentum β {HARDLY}", MOMENTUM, above(BETA, -LITTLE)),
-    _every("beta-bounded", OURS, f"z left out, the total variation {LESS} of a bounded loss", VARIATION),
-    _every("beta-others", OURS, f"z left out, β of the cross-entropy {LESS}", slower("others cross-entropy")),
-    _every("stops", "Figs. A.5 to A.10", f"wherever training stops, β {LESS}", at_every_stop),
-    _every(
+    _sign(
+        "beta-bounded",
+        OURS,
+        f"z left out, the total variation {LESS} of a bounded loss ({EVERY})",
+        EVERY,
+        VARIATION,
+    ),
+    _sign(
+        "beta-others",
+        OURS,
+        f"z left out, β of the cross-entropy {LESS} ({EVERY})",
+        EVERY,
+        slower("others cross-entropy"),
+    ),
+    _sign(
+        "stops",
+        "Figs. A.5 to A.10",
+        f"wherever training stops, β {LESS} ({EVERY})",
+        EVERY,
+        *(slower(BETA, stop=stop) for stop in range(3)),
+    ),
+    _claim(
         "gaps",
         "Figs. 2.2, A.3",
-        f"the gaps of 0-1 loss and loss fall at the same rate, within {AGREE}",
-        gaps_agree,
+        f"the gaps of 0-1 loss and loss {ALIKE} ({EVERY})",
+        EVERY,
+        slower("gap 0-1"),
+        of=AGREES,
     ),
 )
 
@@ -232,18 +233,19 @@ _PARAMETERS = (
         for id, m in NETWORKS.items()
         if m != MOMENTUM
     ),
-    _claim(
+    _sign(
         "distance-momentum",
         "Fig. 2.3",
         "with momentum the distance grows with the sample",
         MOMENTUM,
         above("distance"),
     ),
-    _every("norm", "Fig. A.12", "norms of parameters grow with the sample", above("norm")),
-    _every(
+    _sign("norm", "Fig. A.12", f"norms of parameters grow with the sample ({EVERY})", EVERY, above("norm")),
+    _claim(
         "normalised",
         "Fig. A.13",
-        f"divided by the norm, the distance {MUCH_LESS}",
+        f"divided by the norm, the distance {MUCH_LESS} ({EVERY})",
+        EVERY,
         slower("normalised", by=CLEARLY),
     ),
 )
@@ -258,7 +260,7 @@ _PATHS = (
 WHERE_FITTED = "where more parameters than examples are fitted"
 
 _CONVEX = (
-    _claim("convex", "Section 2.5", f"β {LESS} {WHERE_FITTED}", CONVEX, where_it_fits(slower(BETA))),
+    _sign("convex", "Section 2.5", f"β {LESS} {WHERE_FITTED}", CONVEX, where_it_fits(slower(BETA))),
     _claim(
         "convex-distance",
         "Section 2.5",
@@ -269,21 +271,26 @@ _CONVEX = (
 )
 
 _THESIS = (  # of data and networks that the presets `gpu` and `paper` have
-    _claim("own-lr", "Fig. 2.1", "the gap falls as m^-1.13", THEIRS_LR, steepness(GAP), 1.13),
+    _claim("own-lr", "Fig. 2.1", "the gap falls as m^-1.13", THEIRS_LR, steepness(GAP), value=1.13),
     _claim(
-        "own-lr-errors", "Fig. 2.1", "the 0-1 gap falls as m^-0.82", THEIRS_LR, steepness("gap 0-1"), 0.82
+        "own-lr-errors",
+        "Fig. 2.1",
+        "the 0-1 gap falls as m^-0.82",
+        THEIRS_LR,
+        steepness("gap 0-1"),
+        value=0.82,
     ),
-    _claim("own-1a", "Fig. 2.2 (1a)", f"β {LESS}", THEIRS_1A, slower(BETA)),
+    _sign("own-1a", "Fig. 2.2 (1a)", f"β {LESS}", THEIRS_1A, slower(BETA)),
     _claim(
         "own-2a-gap",
         "Fig. A.3 (2a)",
         "the gap falls as m^-0.48, -0.44, -0.42 to -0.45",
         THEIRS_2A,
         steepness(GAP),
-        0.45,
+        value=0.45,
     ),
     _claim("own-2a", "Fig. A.3 (2a)", f"β {HARDLY}", THEIRS_2A, above(BETA, -LITTLE)),
-    _claim("own-2b", "Fig. 2.2 (2b)", "β falls as m^-0.17", THEIRS_2B, steepness(BETA), 0.17),
+    _claim("own-2b", "Fig. 2.2 (2b)", "β falls as m^-0.17", THEIRS_2B, steepness(BETA), value=0.17),
     _path("own-1a-path", THEIRS_1A, "", connected=True),
     _path("own-2b-path", THEIRS_2B, "", connected=False),
 )

@@ -32,6 +32,7 @@ class TwinTraining(Run):
     stops: tuple[int, ...]  # steps after which all pairs are compared
     paths: int = 0  # pairs per seed whose linear path is measured
     resume_every: int = 1000
+    brief: bool = False  # keep only what claims are judged by: `by_seed`, and paths between their ends
 
     accelerated: ClassVar[bool] = True
 
@@ -56,7 +57,8 @@ class TwinTraining(Run):
                 write_atomically(tables[step], _csv(table))
                 report(step / self.descent.steps, f"error {table.error.mean():.4f}")
             resumable.record(TrainingStep(step, 0.0, self.descent.lr_at(step - 1)))
-        (folder / TABLE).write_bytes(_csv(pd.concat(map(pd.read_csv, tables.values()))))
+        table = pd.concat(map(pd.read_csv, tables.values()))
+        (folder / TABLE).write_bytes(_csv(theory.by_seed(table) if self.brief else table))
         (folder / "paths.csv").write_bytes(_csv(self._along(stack)))
 
     def _compared(self, stack: training.Stack, by: Int[Tensor, " pair"], step: int) -> pd.DataFrame:
@@ -78,14 +80,18 @@ class TwinTraining(Run):
             return pd.DataFrame(columns=["pair", "alpha", "test", "trained", "seed"])
         pairs = torch.arange(len(stack.rows) // 2, device=stack.rows.device)
         pairs = pairs[pairs % self.pairs < self.paths]
-        index = pd.MultiIndex.from_product([training.GRID, pairs.tolist()], names=["alpha", "pair"])
+        alphas = [alpha for alpha in training.GRID if not self.brief or 0 <= alpha <= 1]
+        index = pd.MultiIndex.from_product([alphas, pairs.tolist()], names=["alpha", "pair"])
         table = pd.DataFrame(index=index)
         for name, rows in (("test", stack.tested), ("trained", stack.rows)):
-            table[name] = training.accuracies_along(stack, pairs, rows[2 * pairs]).ravel()
+            table[name] = training.accuracies_along(stack, pairs, rows[2 * pairs], alphas).ravel()
         return self._by_pair(table.reset_index())
 
     def load(self, folder: Folder) -> dict[str, pd.DataFrame]:
-        """Read `table`, by seed, pair and stop (see `twin_table`), and `paths`, by seed, pair and α."""
+        """Read `table`, by seed, pair and stop (see `twin_table`), and `paths`, by seed, pair and α.
+
+        A brief one has no pairs in `table`: see `by_seed`.
+        """
         return {name: pd.read_csv(folder / f"{name}.csv") for name in ("table", "paths")}
 
     @property

@@ -148,6 +148,18 @@ def _extremes(name: str, changes: Float[Tensor, "pair image"], by: Int[Tensor, "
     return {f"beta {name}": changes.amax(1), f"others {name}": others, f"mean {name}": changes.mean(1)}
 
 
+def by_seed(twins: pd.DataFrame) -> pd.DataFrame:
+    """The largest value over each seed's pairs, as in the thesis, by what else tells rows apart; mean errors.
+
+    Args:
+        twins: columns of `twin_table`, seed, step, and perhaps kind and size. Pairs may be summed up already.
+
+    """
+    about = [name for name in ("kind", "size", "seed", "step") if name in twins]
+    rows = twins.drop(columns="pair", errors="ignore").groupby(about, sort=False)
+    return rows.max().assign(**rows[["error", "trained error"]].mean()).reset_index()
+
+
 # Samples that differ in one example, and the order in which they are visited (Karp 2024, Section 2.3).
 
 

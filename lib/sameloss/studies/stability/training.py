@@ -286,19 +286,21 @@ GRID = tuple(round(-1 + 0.04 * step, 2) for step in range(76))
 
 
 def accuracies_along(
-    stack: Stack, pairs: Int[Tensor, " pair"], rows: Int[Tensor, "pair example"]
-) -> Float[np.ndarray, "alpha pair"]:
-    """Accuracies of α times the first model of a pair plus 1 - α times the second, for α in `GRID`.
+    stack: Stack, pairs: Int[Tensor, " pair"], rows: Int[Tensor, "pair example"],
+    alphas: Sequence[float] = GRID,
+) -> Float[np.ndarray, "alpha pair"]:  # fmt: skip
+    """Accuracies of α times the first model of a pair plus 1 - α times the second.
 
     Args:
         stack: pairs of consecutive models.
         pairs: indices of pairs.
         rows: of the test images of each pair.
+        alphas: values of α.
 
     """
     ends = {name: (w[2 * pairs], w[2 * pairs + 1]) for name, w in stack.weights.items()}
     accuracies = []
-    for alpha in GRID:
+    for alpha in alphas:
         weights = {name: alpha * first + (1 - alpha) * second for name, (first, second) in ends.items()}
         predicted = stack.log_probabilities(rows, weights).argmax(-1)
         accuracies.append((predicted == stack.y[rows]).double().mean(1))
