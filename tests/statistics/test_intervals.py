@@ -7,7 +7,17 @@ import pytest
 import torch
 from scipy import stats
 
-from sameloss.statistics.intervals import Estimate, holm_levels, paired, seed_interval
+from sameloss.statistics.intervals import (
+    LEVEL,
+    UNDEFINED,
+    Estimate,
+    Interval,
+    holm_levels,
+    least,
+    paired,
+    seed_interval,
+    within,
+)
 
 
 def test_estimate_of_draws():
@@ -81,3 +91,48 @@ def test_intervals_at_their_level_exclude_zero_where_the_step_down_test_rejects(
 
 def test_missing_p_values_come_last():
     assert holm_levels([float("nan"), 0.001]) == pytest.approx([0.95, 0.975])
+
+
+# The smallest of several effects.
+
+
+def test_an_effect_alone_is_the_smallest():
+    values = [0.1, 0.7, 0.4]
+    assert least([values]) == pytest.approx(seed_interval(values))
+    assert math.isnan(least([]).value)
+    assert all(math.isnan(end) for end in least([values, [math.nan, 1.0, 1.0]]))
+
+
+@pytest.mark.parametrize(
+    "means", [np.full(12, 0.5), np.array([0.5, *np.full(11, 5.0)]), np.linspace(0.5, 1, 12)]
+)
+def test_either_end_misses_the_smallest_effect_in_a_fortieth_at_most(means):
+    """Of twelve with much noise; the mean of each seed's smallest misses it nearly always."""
+    rng = np.random.default_rng(0)
+    draws = means[:, None] + rng.normal(size=(400, 12, 15))
+    found = np.array([least(list(draw)) for draw in draws])
+    most = stats.binom.ppf(0.999, 400, (1 - LEVEL) / 2)
+    assert (found[:, 1] > 0.5).sum() <= most
+    assert (found[:, 2] < 0.5).sum() <= most
+    if np.ptp(means) < 1:
+        naive = np.array([seed_interval(draw.min(0)) for draw in draws])
+        assert (naive[:, 2] < 0.5).mean() > 0.9
+
+
+def test_the_smallest_effect_is_above_zero_where_each_effect_is():
+    rng = np.random.default_rng(1)
+    for draw in 0.6 + rng.normal(size=(50, 3, 15)):
+        assert (least(list(draw)).low > 0) == all(seed_interval(values).low > 0 for values in draw)
+
+
+@pytest.mark.parametrize(
+    ("difference", "expected"),
+    [
+        (Interval(0.0, -0.1, 0.1), (0.35, 0.25, 0.35)),
+        (Interval(-0.3, -0.4, -0.2), (0.05, -0.05, 0.15)),
+        (Interval(0.5, 0.4, 0.6), (-0.15, -0.25, -0.05)),
+    ],
+)
+def test_a_margin_counts_in_both_directions(difference, expected):
+    assert within(difference, 0.35) == pytest.approx(expected)
+    assert math.isnan(within(UNDEFINED, 0.35).value)

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted import verdicts
+from scipy import stats
 
-from sameloss.statistics.intervals import Interval
+from sameloss.statistics.intervals import LEVEL, Interval, seed_interval
 from sameloss.studies.parameters import MAX_HOURS
 from sameloss.studies.statement import (
     Check,
@@ -27,11 +28,13 @@ from sameloss.studies.verdict import (
     SCALES,
     Claim,
     Source,
+    Topic,
     Verdict,
     chance_in_words,
     judge,
     side_by_side,
     strongest,
+    verdict_table,
 )
 
 PUBLISHED = Claim("fig2", "Fig. 2", "it helps", "a_page", value=6.9, unit="points", tolerance=0.25)
@@ -73,6 +76,35 @@ def test_verdicts_follow_from_interval_and_tolerance(low, high, verdict):
 )
 def test_a_published_direction_is_confirmed_at_most(low, high, verdict):
     assert judge(Interval((low + high) / 2, low, high), DIRECTION_ONLY) == verdict
+
+
+@pytest.mark.parametrize(
+    ("ends", "narrow", "verdict"),
+    [
+        ((-0.1, 0.4), (-0.05, 0.29), Verdict.NEGLIGIBLE),
+        ((-0.1, 0.4), (-0.05, 0.31), Verdict.NOT_DECIDED),
+        ((-0.4, 0.1), (-0.31, 0.05), Verdict.NOT_DECIDED),
+        ((0.01, 0.2), (0.02, 0.19), Verdict.DIRECTION),  # the sign comes first
+        ((-0.2, -0.01), (-0.19, -0.02), Verdict.CONTRADICTED),
+        ((math.nan, math.nan), (math.nan, math.nan), Verdict.NOT_TESTABLE),
+    ],
+)
+def test_an_effect_within_the_margin_is_negligible(ends, narrow, verdict):
+    claim = replace(DIRECTION_ONLY, margin=0.3)
+    assert judge(Interval(0.1, *ends), claim, Interval(0.1, *narrow)) == verdict
+    if verdict is Verdict.NEGLIGIBLE:
+        assert judge(Interval(0.1, *ends), DIRECTION_ONLY, Interval(0.1, *narrow)) == Verdict.NOT_DECIDED
+
+
+def test_the_narrow_interval_is_that_of_two_one_sided_tests():
+    """Of 20 seeds around 0.1 the 95 % interval reaches beyond the margin, and the 90 % one does not."""
+    seeds = 0.1 + 0.46 * stats.zscore(np.arange(20.0), ddof=1)
+    claim = replace(DIRECTION_ONLY, margin=0.3, effect=lambda seeds, level=LEVEL: seed_interval(seeds, level))
+    (row,) = verdict_table([Topic("is there?", (claim,))], seeds).itertuples()
+    assert row.high > 0.3
+    assert row.verdict == "negligible"
+    above = [stats.ttest_1samp(side * seeds, -0.3, alternative="greater").pvalue for side in (1, -1)]
+    assert max(above) < 0.05
 
 
 numbers, widths, positive = st.floats(-100, 100), st.floats(0, 100), st.floats(0.01, 100)

@@ -73,7 +73,7 @@ def seed_interval(values: ArrayLike, level: float = LEVEL) -> Interval:
 def least(
     effects: Sequence[ArrayLike], level: float = LEVEL, of: Callable[[Interval], Interval] = lambda own: own
 ) -> Interval:
-    """Compute the smallest of several mean effects, with its interval.
+    """Compute the smallest of several mean effects, with its interval; undefined without effects.
 
     The lower end is the lowest of the effects' own intervals: it is above zero where each of them is (an
     intersection-union test, which needs no correction). The upper end is the lowest after correction for
@@ -89,6 +89,8 @@ def least(
     '2.0 (-0.5 to 5.6)'
 
     """
+    if not effects:
+        return UNDEFINED
     own = np.array([of(seed_interval(values, level)) for values in effects])
     corrected = [of(seed_interval(values, 1 - (1 - level) / len(effects))) for values in effects]
     return Interval(*(float(end) for end in (*own.min(0)[:2], np.min([one.high for one in corrected]))))

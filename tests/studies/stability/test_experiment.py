@@ -207,7 +207,9 @@ def test_longer_presets_say_what_they_would_compute(tmp_path, name):
 
 def test_a_brief_run_keeps_what_claims_are_judged_by(store, trained):
     brief = store.get(twins(brief=True))
-    pd.testing.assert_frame_equal(brief["table"], by_seed(trained["table"])[brief["table"].columns], rtol=1e-5)
+    pd.testing.assert_frame_equal(
+        brief["table"], by_seed(trained["table"])[brief["table"].columns], rtol=1e-5
+    )
     between = trained["paths"][trained["paths"].alpha.between(0, 1)].reset_index(drop=True)
     pd.testing.assert_frame_equal(brief["paths"], between)
     about = {"kind": "one", "size": 24}

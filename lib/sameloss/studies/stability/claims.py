@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from sameloss.statistics.intervals import LEVEL, UNDEFINED, Interval, least, within
+from sameloss.statistics.intervals import LEVEL, Interval, least, within
 from sameloss.studies.stability.experiment import Kind
 from sameloss.studies.stability.theory import BOUNDED, exponent, gap_bound
 from sameloss.studies.statement import Check, Statement, check_table
@@ -121,8 +121,7 @@ def effect_of(name: str, *effects: Effect, of: Judged = lambda own: own) -> Call
         kinds = [
             k for k in results.kinds if k == name or (name == EVERY and not results.kinds[k].network.convex)
         ]
-        cells = [effect(results, kind) for kind in kinds for effect in effects]
-        return least(cells, level, of) if cells else UNDEFINED
+        return least([effect(results, kind) for kind in kinds for effect in effects], level, of)
 
     return judged
 
