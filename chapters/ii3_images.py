@@ -392,9 +392,19 @@ if page.scales:  # some presets have no lazy training
     ax.minorticks_off()
     drawing.label_ends(ax)
 
+# %%
+if page.config.scales:
+    ends = found.of_lazy().iloc[:, -1]
+    of_limit, of_kernel = (
+        seed_interval(ends - other) for other in (found.of_lazy("limit").iloc[:, -1], found.lazy_kernel)
+    )
+    say(
+        f"At the largest α the network is {of_limit:+.1f} points from its linearisation after the same training, by which the "
+        f"claims on lazy training are judged. From the solved kernel it is {of_kernel:+.1f} points away: that is what both would reach after much longer training."
+    )
+
 # %% [markdown]
-# As α grows, the network approaches the linearised network. The solved kernel is what both would reach after much longer
-# training. How far the parameters move, relative to their norm, and the accuracies (%), means over seeds:
+# How far the parameters move, relative to their norm, and the accuracies (%), means over seeds:
 
 # %%
 from sameloss.book.chapter import render

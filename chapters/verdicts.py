@@ -167,6 +167,7 @@ elsewhere = [beside_the_paper(other, home=True) for other in sorted(judging, key
 # | direction confirmed | only a direction is published, and the whole interval is above zero |
 # | smaller than published | the whole interval is below the tolerance; it may contain zero, since a precise null is a result |
 # | larger than published | the whole interval is above the tolerance |
+# | negligible | only a direction is published, the interval contains zero, and the 90 % interval lies within a margin fixed beforehand |
 # | not decided | the interval is too wide: it overlaps an edge of the tolerance (or zero, for a direction only) |
 # | contradicted | the whole interval is below zero |
 # | not testable here | these runs cannot decide the claim, for example because the models are not saturated |

@@ -36,7 +36,7 @@ def page(tmp_path, monkeypatch):
 
 
 def test_a_record_is_read_where_it_lies(page, tmp_path):
-    assert page.recorded("laptop-long").twins.seed.nunique() == 15
+    assert page.recorded("laptop-long").twins.seed.nunique() == 60
     assert not list(tmp_path.iterdir())
 
 

@@ -213,7 +213,7 @@ ABOUT_ALL = ["stab-stops", "stab-beta-others", "stab-beta-bounded", "stab-norm"]
 
 
 def test_noise_of_many_cells_does_not_speak_against_a_claim_about_all(results):
-    """All true effects are positive, but the smallest of twelve with a spread of 1.1 is at -0.8 on average."""
+    """All true effects are positive; the smallest of twelve with a spread of 1.1 is at -0.8 on average."""
     table = judged_in_noise(results, norm=0.5)
     assert set(table.verdict[ABOUT_ALL]) == {"direction confirmed"}
     assert table.ours[ABOUT_ALL].tolist() == pytest.approx([0.9, 0.9, 0.9, 0.5])
