@@ -188,9 +188,9 @@ def test_all_of_a_size_are_one_stack(page):
 
 
 def test_tables_of_all_runs_stand_below_each_other(page, results):
-    about = results.twins[["kind", "size", "seed", "pair", "step"]]
+    about = results.twins[["kind", "size", "seed", "step"]]
     assert not about.duplicated().any()
-    assert len(about) == len(page.runs()) * page.seeds * page.pairs * 3
+    assert len(about) == len(page.runs()) * page.seeds * 3
     assert set(results.falls.kind) == set(page.kinds)
 
 
