@@ -71,7 +71,8 @@ def judge(effect: Interval, claim: Claim, narrow: Interval = UNDEFINED) -> Verdi
     """Compare the interval of an effect with the published value.
 
     A verdict must hold for the whole interval, so widening an interval never strengthens the verdict: it
-    stays, becomes *not decided*, or turns from *contradicted* into the weaker *smaller*.
+    stays, becomes *not decided*, or turns from *contradicted* into the weaker *smaller*; a decided direction
+    may become *negligible*, which says nothing of the sign.
 
     - reproduced: within the tolerance around the published value, and above zero.
     - smaller, larger than published: below, above that tolerance. An interval around zero can be smaller: a
