@@ -393,7 +393,7 @@ if page.scales:  # some presets have no lazy training
     drawing.label_ends(ax)
 
 # %%
-if page.config.scales:
+if page.scales:
     ends = found.of_lazy().iloc[:, -1]
     of_limit, of_kernel = (
         seed_interval(ends - other) for other in (found.of_lazy("limit").iloc[:, -1], found.lazy_kernel)

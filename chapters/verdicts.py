@@ -139,7 +139,26 @@ say(records_in_words())
 # %%
 from sameloss.book.chapter import beside_the_paper
 
-elsewhere = [beside_the_paper(other, home=True) for other in sorted(judging, key=lambda other: other.name)]
+for other in sorted(judging, key=lambda other: other.name):
+    beside_the_paper(other, home=True)
+
+# %% [markdown]
+# These need a GPU and a download of data, and have not been computed. The command computes them:
+
+# %%
+elsewhere = [
+    {
+        "claim": claim.text,
+        "place": claim.place,
+        "published": claim.value,
+        "command": f"papermill chapters/{other.name}.ipynb out.ipynb -p preset {topic.presets[0]}",
+    }
+    for other in judging
+    for topic in other.claims
+    for claim in topic.claims
+    if topic not in other.topics
+]
+render(pd.DataFrame(elsewhere))
 
 # %% [markdown]
 # ## What the words mean

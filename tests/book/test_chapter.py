@@ -235,7 +235,7 @@ class Judging(Chapter):
 
 def test_paper_beside_ours_is_shown_and_told_in_the_prose(opened, shown):
     page = Judging("ii_a", {"preset": "smoke"}, opened("05_dyck").store)
-    page.topics = (Topic("Is it so?", (BIG, LONE)),)
+    page.claims = (Topic("Is it so?", (BIG, LONE)),)
     verdicts = beside_the_paper(page)
     pd.testing.assert_frame_equal(verdicts, page.verdicts())
     table, chance = (part.data for part in shown["displayed"])

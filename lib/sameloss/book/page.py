@@ -41,7 +41,7 @@ class Chapter:
     store: Store
     parameters: Mapping[str, Parameter] = field(default_factory=dict)  # that a reader can set
     presets: Collection[str] = ()
-    topics: Sequence[Topic] = ()  # its claims, by question
+    claims: Sequence[Topic] = ()  # all, by question
     exact: Mapping[str, Statement] = field(default_factory=dict)  # its lemmas and theorems, by name
     check: Callable[[Any], pd.DataFrame] = no_checks  # computes the checks of these from its results
     record: str = ""  # the longer preset whose runs are recorded
@@ -65,6 +65,11 @@ class Chapter:
     def given(self) -> dict[str, Any]:
         """The values of its parameters."""
         return {name: self.values[name] for name in self.parameters}
+
+    @property
+    def topics(self) -> list[Topic]:
+        """Its claims, by question, without those about data and models of other presets."""
+        return [topic for topic in self.claims if not topic.presets or self.preset in topic.presets]
 
     @property
     def seeds(self) -> int | None:

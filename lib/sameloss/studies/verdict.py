@@ -35,6 +35,7 @@ class Topic:
 
     question: str
     claims: tuple[Claim, ...]  # the most direct one first
+    presets: tuple[str, ...] = ()  # whose data and models they are about; (): all
 
 
 DECIMALS = {"nats": 4}

@@ -274,7 +274,9 @@ def test_tables_are_those_of_their_runs(page):
 
 
 def test_verdicts_and_statements(page):
-    assert page.verdicts().id.tolist() == [claim.id for topic in TOPICS for claim in topic.claims]
+    *here, theirs = TOPICS
+    assert page.verdicts().id.tolist() == [claim.id for topic in here for claim in topic.claims]
+    assert open_page("ii3_images", preset="gpu").topics == [*here, theirs]
     assert len(page.statements()) == 3
     assert page.seeds == 2
 

@@ -229,6 +229,7 @@ TOPICS = (
             _own("wrn", Model.NETWORK, "the WRN", 96.83, points=3.0),
             _own("ntk", None, "its linearisation", 85.54, points=6.0),
         ),
+        ("gpu", "paper"),
     ),
 )
 
