@@ -143,7 +143,38 @@ for other in sorted(judging, key=lambda other: other.name):
     beside_the_paper(other, home=True)
 
 # %% [markdown]
-# These need a GPU and a download of data, and have not been computed. The command computes them:
+# **What is open.** Claims that the recorded runs leave undecided, with the number of seeds, and core-hours of this kind of machine, at which an interval of the same spread around the same
+# effect would be decided:
+
+
+# %%
+from sameloss.studies.verdict import verdict_table as judge_all
+
+
+def closing(claim, judged, record):
+    """A row of the table: what would decide a claim."""
+    half, edges = (judged.high - judged.low) / 2, [0.0]
+    if claim.value is not None:
+        edges = [claim.value * (1 - claim.tolerance), claim.value * (1 + claim.tolerance)]
+    distance = min(abs(judged.ours - edge) for edge in edges)
+    seeds = np.ceil(record["seeds"] * (half / distance) ** 2)
+    effect = verdict_table.effect_in_words(judged, claim.unit) or "no order of operators to predict"
+    hours = record["core_hours"] * seeds / record["seeds"]
+    return {"claim": claim.text, "page": claim.page, "effect": effect, "seeds": seeds, "core-hours": hours}
+
+
+undecided = []
+for other in judging:
+    for preset, record in other.records().items():
+        table = judge_all(other.topics, other.recorded(preset)).set_index("id")
+        rows = [(claim, table.loc[claim.id]) for topic in other.topics for claim in topic.claims]
+        undecided += [
+            closing(*row, record) for row in rows if row[1].verdict in ("not decided", "not testable here")
+        ]
+render(pd.DataFrame(undecided), decimals=1)
+
+# %% [markdown]
+# **What needs a GPU and a download of data**, and has not been computed. The command computes it:
 
 # %%
 elsewhere = [
