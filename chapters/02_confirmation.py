@@ -79,6 +79,7 @@ import seaborn as sns
 from sameloss.statistics.intervals import paired
 from sameloss.studies import drawing
 
+drawing.use_style()
 KLS = (12.0, 6.0, 4.0, 3.0, 2.0)
 
 
