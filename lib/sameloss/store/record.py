@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import suppress
 from copy import copy
 from functools import cache
 from io import BytesIO
@@ -88,8 +89,9 @@ class Record(Store):
             StoreError: if its line, or one beside it, is not as it was written.
 
         """
-        line = read_lines(self._path(run)).get(run.key)
-        return line is not None and not (self._whole and LEFT_OUT in line.manifest)
+        with suppress(NotRecorded):
+            return bool(self._line(run))
+        return False
 
     def manifest(self, run: Run) -> dict[str, Any]:
         """Manifest of a recorded run.
@@ -111,11 +113,12 @@ class Record(Store):
         return line
 
     def _line(self, run: Run) -> Line:
-        if not self.has(run):
+        line = read_lines(self._path(run)).get(run.key)
+        if line is None or (self._whole and LEFT_OUT in line.manifest):
             raise NotRecorded(
                 f"{run.kind}/{run.key} is not in {self.root}, to which `make record` adds runs."
             )
-        return read_lines(self._path(run))[run.key]
+        return line
 
     def _path(self, run: Run) -> Path:
         return self.root / run.kind / f"{run.key[0]}.jsonl"

@@ -167,7 +167,9 @@ def _chosen(value: Any) -> list[Field]:
 
 def _at_default(field: Field, value: Any) -> bool:
     default = field.default if field.default_factory is MISSING else field.default_factory()
-    return value is default or (default is not MISSING and _json(value) == _json(default))
+    if value is default or default is MISSING or value != default:
+        return value is default
+    return _json(value) == _json(default)
 
 
 def _json(value: Any) -> str:
