@@ -115,17 +115,15 @@ say(tables.answer_in_words(answers, "size"))
 # A wider model gives its probe more features, so all models are read here with the same number.
 # [2b](02_existence.ipynb) shows the comparison under every other control.
 #
-# **Move the line.** Drag the dashed line, or use the slider: the table shows the accuracy of every run at that loss. Hover
-# over a point to see its replicate, steps and trace.
+# **Move the line.** The two sizes near the lowest loss: drag the dashed line, or use the slider. A draw counts where both of its sizes reach the line. Hover over a point to see its draw and
+# steps.
 
 # %% tags=["hide-input"]
-from sameloss.book.movable import Panel, movable_accuracy
+from sameloss.book.movable import movable_accuracy
+from sameloss.studies.same_loss.saturated import CAPACITY, OWN, TUNED
 
-panels = {}
-for name, own in record.groupby("language", sort=False):
-    runs = tables.descents_by_task(own)
-    panels[tables.LANGUAGES[name]] = Panel(runs, [task for task in own.task.unique() if task])
-movable_accuracy(panels)
+readings = {"own features": OWN, "equally many features": CAPACITY, "fine-tuning": TUNED}
+movable_accuracy(confirmed, {"d = 24": SMALL, "d = 96": LARGE}, readings)
 
 # %% [markdown]
 # ## Flatness

@@ -11,8 +11,7 @@ import torch
 from browser import dom_after, in_a_browser
 from small_growth import SMALL
 
-from sameloss.book.movable import Panel, movable_accuracy, movable_growth, movable_landscape, movable_lists
-from sameloss.statistics.equal_kl import common_kl, weights_at
+from sameloss.book.movable import movable_accuracy, movable_growth, movable_landscape, movable_lists
 from sameloss.statistics.prediction import mean_correlation, rank_correlation
 from sameloss.studies.decision_lists.experiment import TaskShape
 from sameloss.studies.decision_lists.statements import Tables
@@ -27,6 +26,7 @@ from sameloss.studies.manifold_flow.theory import (
     replicate,
     sampled_labels,
 )
+from sameloss.studies.same_loss.saturated import Arm, values_at
 
 
 def carried(shown):
@@ -51,93 +51,111 @@ def operated(test):
     return pytest.mark.book(in_a_browser(test))
 
 
-KL = {("small", 0): [1.0, 0.1, 0.02], ("small", 1): [0.9, 0.2, 0.25, 0.05], ("large", 0): [0.8, 0.04, 0.01]}
+KL = {("d24", 1): [40.0, 8.0, 2.0], ("d24", 2): [30.0, 5.0, 6.0, 4.0]}
+KL |= {("d96", 1): [20.0, 2.5, 1.0], ("d96", 2): [25.0, 3.0, 1.5]}
+SIZES = {"d = 24": Arm("d24"), "d = 96": Arm("d96")}
+READINGS = {"own": "own features", "tuned": "fine-tuned"}
 
 
 @pytest.fixture
-def table():
+def cells():
+    """Two draws, of which one has no small model below 4 %, and a longer training of larger KL."""
     rng = np.random.default_rng(0)
     rows = [
-        {"size": size, "seed": seed, "step": 100 * (at + 1), "kl_mean": kl, "trace": 1 / kl}
-        for (size, seed), kls in KL.items()
+        {
+            "replicate": draw,
+            "stage": "descent",
+            "model": model,
+            "lr": 0.005,
+            "steps": 100 * (at + 1),
+            "kl": kl,
+        }
+        for (model, draw), kls in KL.items()
         for at, kl in enumerate(kls)
     ]
-    made = pd.DataFrame(rows)
-    return made.assign(A=rng.uniform(50, 99, len(made)), B=rng.uniform(50, 99, len(made)))
+    index = ["replicate", "stage", "model", "lr", "steps"]
+    made = pd.DataFrame(rows, columns=[*index, "kl"]).set_index(index)
+    return made.assign(**{of: rng.uniform(50, 99, len(made)) for of in READINGS.values()})
 
 
-def expected(table, task, kl):
-    """Return mean, lowest and highest accuracy by size, of the runs that reach a KL."""
-    found = {}
-    for (size, _), run in table.groupby(["size", "seed"], sort=False):
-        if run.kl_mean.min() <= kl <= run.kl_mean.max():
-            weights = weights_at(run.kl_mean.to_numpy(), kl)
-            found.setdefault(size, []).append(float(weights @ run[task]))
-    return {size: [np.mean(own), min(own), max(own), len(own)] for size, own in found.items()}
+def expected(cells, reading, kl):
+    """Return what the table should say of the draws in which both sizes reach a KL."""
+    values = [values_at(cells, arm, READINGS[reading], kl) for arm in SIZES.values()]
+    small, large = (own.loc[values[0].index.intersection(values[1].index)] for own in values)
+    rows = {**dict(zip(SIZES, (small, large), strict=True)), "lead in each draw": large - small}
+    return {name: [own.mean(), own.min(), own.max()] for name, own in rows.items() if len(own)}, len(small)
 
 
-def test_runs_travel_whole_and_in_the_order_of_training(table):
-    runs = carried(movable_accuracy({"sizes": Panel(table.sample(frac=1, random_state=0), ["A"])}))["sizes"]
-    assert {(run["group"], run["seed"]): run["kl"] for run in runs} == KL
-    assert all(list(run["accuracy"]) == ["A"] and run["step"] == sorted(run["step"]) for run in runs)
+def shown_of(cells):
+    return movable_accuracy(cells, SIZES, READINGS)
 
 
-def test_names_cannot_end_the_script(table):
-    shown = movable_accuracy({"</script>": Panel(table, ["A"])})
-    assert list(carried(shown)) == ["</script>"]
+def test_trainings_travel_from_the_largest_kl_to_the_smallest(cells):
+    runs = {(run["size"], run["draw"]): run for run in carried(shown_of(cells))}
+    assert runs["d = 96", 1]["kl"] == KL["d96", 1]
+    assert runs["d = 24", 2]["kl"] == pytest.approx([30.0, 30**0.5, 4.0], rel=1e-5)
+    assert runs["d = 24", 2]["steps"] == [100, 250, 400]
+    assert all(list(run["accuracy"]) == list(READINGS) for run in runs.values())
+
+
+def test_names_cannot_end_the_script(cells):
+    shown = movable_accuracy(cells, {"</script>": Arm("d24")}, READINGS)
+    assert {run["size"] for run in carried(shown)} == {"</script>"}
     assert shown.data.count("</script>") == 1
 
 
 def acted(shown, folder, action=""):
-    """Return what the figure's line and its table say after an action."""
+    """Return what the figure says of the line, and its table, after an action."""
     dom = dom_after(shown, "movable_accuracy.js", folder, action)
-    kl = float(re.findall(r"<output>([\d.e-]+) nats", dom)[0])
     told = [row for row in cells_of(dom) if row[1] != "–"]
-    numbers = {row[0]: [float(row[1]), *map(float, row[2].split(" to ")), int(row[3][0])] for row in told}
-    return kl, numbers, dom
+    number = lambda text: float(text.replace("−", "-"))  # noqa: E731
+    numbers = {name: [number(mean), *map(number, ends.split(" to "))] for name, mean, ends in told}
+    return re.findall(r"<output>([^<]*)", dom)[0], numbers, dom
 
 
 def agree(found, wanted):
     assert set(found) == set(wanted)
-    for size, numbers in wanted.items():
-        np.testing.assert_allclose(found[size], numbers, atol=0.006)
+    for name, numbers in wanted.items():
+        np.testing.assert_allclose(found[name], numbers, atol=0.006)
 
 
 @operated
-def test_it_begins_where_all_runs_are(table, tmp_path):
-    kl, found, dom = acted(movable_accuracy({"sizes": Panel(table, ["A", "B"])}), tmp_path)
-    assert kl == common_kl([np.array(kls) for kls in KL.values()]) == 0.05
-    agree(found, expected(table, "A", 0.05))
+def test_it_begins_at_three_percent_with_the_draws_that_have_both_sizes_there(cells, tmp_path):
+    """The second draw's large model is there, its small one is not: neither counts."""
+    said, found, dom = acted(shown_of(cells), tmp_path)
+    wanted, draws = expected(cells, "own", 3.0)
+    assert draws == 1
+    agree(found, wanted)
+    lead = wanted["lead in each draw"][0]
+    verb = "trails" if lead < 0 else "leads"
+    assert said == f"d = 96 {verb} by {abs(lead):.1f} points at 3.0 % (1 of 2 draws)"
     assert dom.count("<polyline") == len(KL)
-    assert "small, seed 1, step 200: KL 0.200 nats, trace 5, accuracy" in dom
+    assert "d = 24, draw 1, 200 steps: KL 8.0 %, accuracy" in dom
 
 
 @operated
-@pytest.mark.parametrize("at", [0, 137, 500, 730, 1000])
-def test_the_slider_moves_the_line_and_the_numbers_follow(table, tmp_path, at):
-    _, found, _ = acted(movable_accuracy({"sizes": Panel(table, ["A"])}), tmp_path, moved("kl", at))
-    agree(found, expected(table, "A", 1.0 * 0.01 ** (at / 1000)))
+@pytest.mark.parametrize("at", [0, 20, 45, 60, 100])
+def test_the_slider_moves_the_line_and_the_numbers_follow(cells, tmp_path, at):
+    _, found, _ = acted(shown_of(cells), tmp_path, moved("kl", at))
+    wanted, _ = expected(cells, "own", 40.0 * (1 / 40) ** (at / 100))
+    agree(found, wanted)
 
 
 @operated
-def test_the_line_is_dragged(table, tmp_path):
+def test_the_line_is_dragged(cells, tmp_path):
     """Half way between the margins of the drawing, which is 640 wide, is half way in log KL."""
     action = (
         "const svg = root.querySelector('svg'); svg.style.width = '640px';"
         "svg.dispatchEvent(new PointerEvent('pointermove', {buttons: 1, clientX: 46 + 290, bubbles: true}));"
     )
-    _, found, _ = acted(movable_accuracy({"sizes": Panel(table, ["A"])}), tmp_path, action)
-    agree(found, expected(table, "A", 0.1))
+    _, found, _ = acted(shown_of(cells), tmp_path, action)
+    agree(found, expected(cells, "own", 40**0.5)[0])
 
 
 @operated
-def test_another_task_and_other_runs_can_be_chosen(table, tmp_path):
-    other = table[table["size"] == "small"].assign(size=lambda own: "seed " + own.seed.astype(str))
-    shown = movable_accuracy({"sizes": Panel(table, ["A", "B"]), "other": Panel(other, ["A", "B"])})
-    action = moved("panel", "other", "change") + moved("task", "B", "change")
-    kl, found, _ = acted(shown, tmp_path, action)
-    assert kl == 0.05
-    agree(found, expected(other, "B", 0.05))
+def test_another_reading_can_be_chosen(cells, tmp_path):
+    _, found, _ = acted(shown_of(cells), tmp_path, moved("reading", "tuned", "change"))
+    agree(found, expected(cells, "tuned", 3.0)[0])
 
 
 # The figure of growing that a reader moves, operated in a browser: its numbers are the library's.

@@ -4,8 +4,8 @@ Without scripts, a sentence refers to the static figures.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from sameloss.studies.decision_lists.statements import Tables
 from sameloss.studies.decision_lists.theory import order_of
 from sameloss.studies.growing.claims import Grown
 from sameloss.studies.manifold_flow.experiment import Landscape
-from sameloss.studies.names import display_name
+from sameloss.studies.same_loss.saturated import Arm, course, curve_of
 
 FORM = """<div class="{kind} movable"><script type="application/json">{data}</script>
 <p class="still">This figure moves where scripts run; {still}.</p>
@@ -55,41 +55,33 @@ def _short(numbers: Any, digits: int = 6) -> list[Any]:
     return np.reshape([float(f"{number:.{digits}g}") for number in array.ravel()], array.shape).tolist()
 
 
-class Panel(NamedTuple):
-    """A selectable set of runs."""
+def movable_accuracy(cells: pd.DataFrame, sizes: Mapping[str, Arm], readings: Mapping[str, str]) -> HTML:
+    """Accuracies of two sizes at the KL of a movable line, on the draws in which both reach it.
 
-    checkpoints: pd.DataFrame  # size, seed, step, kl_mean (nats), trace, and accuracies (%) by task
-    tasks: Sequence[str]
+    Args:
+        cells: see `saturated.cells`.
+        sizes: the smaller and the larger one, by name.
+        readings: how accuracy is read, by name: columns of `cells`.
 
+    """
 
-def movable_accuracy(panels: Mapping[str, Panel]) -> HTML:
-    """Accuracies of all runs at the KL of a movable line, initially the smallest that all runs reach."""
-
-    def runs(panel: Panel) -> list[dict[str, Any]]:
-        ordered = panel.checkpoints.sort_values("step", kind="stable")
-        return [
-            {
-                "group": display_name(size),
-                "seed": int(seed),
-                "step": run.step.tolist(),
-                "kl": _short(run.kl_mean),
-                "trace": _short(run.trace),
-                "accuracy": {display_name(task): _short(run[task]) for task in panel.tasks},
-            }
-            for (size, seed), run in ordered.groupby(["size", "seed"], sort=False)
-        ]
+    def run(name: str, draw: int) -> dict[str, Any]:
+        curve = curve_of(cells, draw, sizes[name], next(iter(readings.values())))
+        courses = {shown: np.transpose(course(curve, of)) for shown, of in readings.items()}
+        log_kl, _, steps = next(iter(courses.values()))
+        about = {"size": name, "draw": draw, "kl": _short(np.exp(log_kl)), "steps": _short(steps)}
+        return about | {"accuracy": {shown: _short(values) for shown, (_, values, _) in courses.items()}}
 
     return _figure(
         "equal-loss",
-        {name: runs(panel) for name, panel in panels.items()},
-        still="the others of this page show the same runs",
-        controls=_choice("runs", "panel")
-        + _choice("task", "task")
-        + _slider("KL of the line", "kl", 'min="0" max="1000" step="1"')
+        [run(name, int(draw)) for name in sizes for draw in cells.index.unique("replicate")],
+        still="the one above shows the means of the same trainings",
+        controls=_choice("read by", "reading")
+        + _slider("KL of the line", "kl", 'min="0" max="100" step="1"')
         + OUTPUT,
         size="640 320",
-        label="Accuracy against KL by run; numbers follow",
-        below=_table("model", "accuracy there (%), mean", "lowest to highest run", "runs that reach it"),
+        label="Accuracy against KL by draw and size; numbers follow",
+        below=_table("model", "accuracy there (%), mean", "lowest to highest draw"),
     )
 
 

@@ -31,7 +31,6 @@ from sameloss.studies.same_loss.tables import (
     algorithm_table,
     answer_table,
     control_table,
-    descents_by_task,
     findings,
     flatter_finding,
     model_table,
@@ -207,14 +206,6 @@ def test_an_algorithm_changes_what_its_recipe_says_and_keeps_the_exact_labels():
     assert adversary.downstream == replicate.labelled
     assert replicate.descent("d8", 0.005, 10, ("post-ln", None)).norm == "post"
     assert replicate.descent("d8", 0.005, 10, ("adamw", None)) == replicate.descent("d8", 0.005, 10)
-
-
-def test_descents_by_task_have_what_a_movable_figure_reads(page):
-    table = page.results.table
-    wide = descents_by_task(table[table.language == "grammar"])
-    assert {"size", "seed", "step", "kl_mean", "trace", "root", "span2"} <= set(wide)
-    assert list(wide["size"].unique()) == ["d = 8", "d = 16"]
-    assert len(wide) == 2 * 2 * 3
 
 
 # What a measurement says, beside independent code.

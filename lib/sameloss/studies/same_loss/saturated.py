@@ -72,10 +72,29 @@ class Place(NamedTuple):
     bounds: tuple[float, float]  # the values at the neighbour of larger KL, and of smaller
 
 
-def at_kl(curve: pd.DataFrame, kl: float, of: str) -> Place | None:
-    """Interpolate the cells of one model and draw, linearly in log KL; None if they do not enclose the KL.
+def course(curve: pd.DataFrame, of: str) -> list[tuple[float, float, float]]:
+    """Log KL, value and steps of the trainings of one model and draw, from the largest KL to the smallest.
 
     Where a longer training has the larger KL, the two lengths are averaged into one.
+    """
+    points = [
+        (np.log(row["kl"]), row[of], float(steps)) for steps, row in curve.sort_index().iterrows() if steps
+    ]
+    decreasing: list[list[tuple[float, float, float]]] = []
+    for point in points:
+        decreasing.append([point])
+        while len(decreasing) > 1 and _mean(decreasing[-1])[0] >= _mean(decreasing[-2])[0]:
+            decreasing[-2:] = [[*decreasing[-2], *decreasing[-1]]]
+    return [_mean(group) for group in decreasing]
+
+
+def _mean(points: Sequence[tuple[float, float, float]]) -> tuple[float, float, float]:
+    log_kl, value, steps = np.mean(points, axis=0).tolist()
+    return log_kl, value, steps
+
+
+def at_kl(curve: pd.DataFrame, kl: float, of: str) -> Place | None:
+    """Interpolate the cells of one model and draw, linearly in log KL; None if they do not enclose the KL.
 
     Args:
         curve: the cells by steps, one length a row.
@@ -87,25 +106,12 @@ def at_kl(curve: pd.DataFrame, kl: float, of: str) -> Place | None:
     65.0
 
     """
-    points = [
-        (np.log(row["kl"]), row[of], float(steps)) for steps, row in curve.sort_index().iterrows() if steps
-    ]
-    decreasing: list[list[tuple[float, float, float]]] = []
-    for point in points:
-        decreasing.append([point])
-        while len(decreasing) > 1 and _mean(decreasing[-1])[0] >= _mean(decreasing[-2])[0]:
-            decreasing[-2:] = [[*decreasing[-2], *decreasing[-1]]]
-    ends = [_mean(group) for group in decreasing]
-    for before, after in pairwise(ends):
+    for before, after in pairwise(course(curve, of)):
         if before[0] >= log(kl) >= after[0]:
             share = (before[0] - log(kl)) / (before[0] - after[0])
             value, steps = ((1 - share) * before[i] + share * after[i] for i in (1, 2))
-            return Place(float(value), float(steps), (float(before[1]), float(after[1])))
+            return Place(value, steps, (before[1], after[1]))
     return None
-
-
-def _mean(points: Sequence[tuple[float, float, float]]) -> np.ndarray:
-    return np.mean(points, axis=0)
 
 
 class Arm(NamedTuple):

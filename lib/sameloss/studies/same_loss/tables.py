@@ -298,22 +298,6 @@ def model_table(table: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def descents_by_task(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the complete descents at the main rate on one language, with the accuracy on each task.
-
-    Returns:
-        size, seed, step, kl_mean (nats per masked token), trace, and the tasks' accuracies (%).
-
-    """
-    rows = table[(table.stage == "descent") & (table.lr == main_lr(table))]
-    rows = rows[(rows.quantity != "accuracy") | (rows.reading == EXPANDED)]
-    name = rows.task.where(rows.quantity == "accuracy", rows.quantity)
-    keys = ["model", "replicate", "steps", "parameters"]
-    wide = rows.assign(name=name).pivot_table(index=keys, columns="name", values="value").reset_index()
-    wide = wide.sort_values(["parameters", "replicate", "steps"]).assign(size=wide.model.map(display_name))
-    return wide.rename(columns={"replicate": "seed", "steps": "step", "kl": "kl_mean"})
-
-
 def algorithm_table(table: pd.DataFrame) -> pd.DataFrame:
     """Return KL, trace and accuracy at the end of each algorithm's training, means over replicates."""
     means = _ends_by_algorithm(table).groupby(["language", "algorithm"], sort=False)[
