@@ -138,7 +138,7 @@
         this.row("Spearman with the end", ...numbers(spearman, meanCorrelation)),
         this.row("relative regret of choosing now", ...numbers(regret)),
         this.row("the same at random", ...numbers(lot)),
-        this.row("trying the others, over one grown model", `${trying.toFixed(0)} %`, ""),
+        this.row("cost of the trials (one training: 100 %)", `${trying.toFixed(0)} %`, ""),
       );
     }
 

@@ -4,6 +4,9 @@
   const [SIZE, LOW, HIGH] = [420, -0.3, 1.6]; // the drawing's side in pixels, and its parameters
   const SHOWN = 800; // points of a path
   const LARGEST = 1e3; // a parameter beyond it has diverged
+  const STAR = "M0-8L2-2 8-2 3 2 5 8 0 4-5 8-3 2-8-2-2-2Z";
+  const SECONDS = 6; // that a path takes to play
+  const [SHARP, FLAT] = ["#f0b400", "#3b3bb3"];
 
   /* Mulberry32: uniform numbers that a seed repeats. */
   function uniform(seed) {
@@ -39,7 +42,8 @@
 
   function kl(q, [a, b]) {
     const z = a ** 3 + b ** 3;
-    return q * (Math.log(q) + Math.log1p(Math.exp(-z))) + (1 - q) * (Math.log(1 - q) + Math.log1p(Math.exp(z)));
+    const nats = q * (Math.log(q) + Math.log1p(Math.exp(-z))) + (1 - q) * (Math.log(1 - q) + Math.log1p(Math.exp(z)));
+    return Math.max(0, nats); // rounding may leave less
   }
 
   /* A minimiser close by: Newton's method on z(θ) = log(q / (1 - q)), along the gradient of z. */
@@ -54,9 +58,10 @@
 
   const trace = (q, [a, b]) => 9 * q * (1 - q) * (a ** 4 + b ** 4); // on Γ
 
-  function element(name, attributes) {
+  function element(name, attributes, text) {
     const made = document.createElementNS("http://www.w3.org/2000/svg", name);
     for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    if (text !== undefined) made.textContent = text;
     return made;
   }
 
@@ -69,10 +74,11 @@
       [this.svg, this.said] = [root.querySelector("svg"), root.querySelector("output")];
       this.least = Math.min(...this.minimisers.map((point) => point[2]));
       for (const control of [this.rate, this.batch, this.noise]) control.addEventListener("input", () => this.show());
-      root.querySelector("button").addEventListener("click", () => {
+      root.querySelector('[name="again"]').addEventListener("click", () => {
         this.seed += 1;
         this.show();
       });
+      root.querySelector('[name="play"]').addEventListener("click", () => this.play());
       this.show();
       root.classList.add("moves");
     }
@@ -84,11 +90,49 @@
     }
 
     show() {
-      const path = descend(this.choice);
-      const end = path[path.length - 1];
-      this.svg.replaceChildren(...this.curve(), ...this.drawn(path));
-      this.said.textContent = this.told(path.length - 1, end);
+      cancelAnimationFrame(this.frame);
+      this.path = descend(this.choice);
+      this.showUpTo(this.path.length - 1);
       this.rate.setAttribute("aria-valuetext", this.choice.rate.toPrecision(2));
+    }
+
+    /* Draw the path step by step. */
+    play() {
+      cancelAnimationFrame(this.frame);
+      const [began, last] = [performance.now(), this.path.length - 1];
+      const next = (now) => {
+        const step = Math.min(last, Math.max(1, Math.round((last * (now - began)) / (1000 * SECONDS))));
+        this.showUpTo(step);
+        if (step < last) this.frame = requestAnimationFrame(next);
+      };
+      this.frame = requestAnimationFrame(next);
+    }
+
+    showUpTo(step) {
+      this.svg.replaceChildren(...this.axes(), ...this.curve(), ...this.key(), ...this.drawn(this.path.slice(0, step + 1)));
+      this.said.textContent = this.told(step, this.path[step]);
+    }
+
+    axes() {
+      const ticks = [0, 0.5, 1].flatMap((theta) => [
+        element("text", { x: place([theta, LOW])[0], y: SIZE - 20, "text-anchor": "middle" }, theta),
+        element("text", { x: 8, y: Number(place([LOW, theta])[1]) + 4 }, theta),
+      ]);
+      return [...ticks, element("text", { x: SIZE - 24, y: SIZE - 20 }, "θ₁"), element("text", { x: 8, y: 18 }, "θ₂")];
+    }
+
+    key() {
+      const marks = [[SHARP, "sharp minimum"], [FLAT, "flat minimum"]];
+      return [
+        ...marks.flatMap(([fill, name], at) => [
+          element("circle", { cx: SIZE - 130, cy: 20 + 20 * at, r: 4, fill }),
+          element("text", { x: SIZE - 118, y: 24 + 20 * at }, name),
+        ]),
+        element("circle", { class: "from", cx: SIZE - 130, cy: 60, r: 5 }),
+        element("text", { x: SIZE - 118, y: 64 }, "start"),
+        element("path", { class: "to", d: STAR, transform: `translate(${SIZE - 130} 80)` }),
+        element("text", { x: SIZE - 118, y: 84 }, "end"),
+      ];
     }
 
     /* Minimisers, the flatter the darker. */
@@ -97,7 +141,7 @@
       return this.minimisers.map(([a, b, sharp]) => {
         const [cx, cy] = place([a, b]);
         const share = (100 * (sharp - this.least)) / (most - this.least);
-        return element("circle", { cx, cy, r: 4, style: `fill: color-mix(in oklab, #f0b400 ${share.toFixed(0)}%, #3b3bb3)` });
+        return element("circle", { cx, cy, r: 4, style: `fill: color-mix(in oklab, ${SHARP} ${share.toFixed(0)}%, ${FLAT})` });
       });
     }
 
@@ -108,12 +152,12 @@
       return [
         element("polyline", { class: "run", points: kept.map(place).join(" ") }),
         element("circle", { class: "from", cx: first[0], cy: first[1], r: 5 }),
-        element("path", { class: "to", d: "M0-8L2-2 8-2 3 2 5 8 0 4-5 8-3 2-8-2-2-2Z", transform: `translate(${last.join(" ")})` }),
+        element("path", { class: "to", d: STAR, transform: `translate(${last.join(" ")})` }),
       ];
     }
 
     told(steps, end) {
-      if (steps < this.steps) return `diverged after ${steps} steps: the rate is too large`;
+      if (this.path.length <= this.steps && steps === this.path.length - 1) return `diverged after ${steps} steps: the rate is too large`;
       const [q, at] = [this.q, end.map((theta) => theta.toFixed(3)).join(", ")];
       const close = trace(q, near(q, end)).toFixed(3);
       const path = `rate ${this.choice.rate.toPrecision(2)}, ${steps} steps: θ = (${at}), KL ${kl(q, end).toExponential(1)}`;

@@ -21,6 +21,7 @@
       for (const name of Object.keys(this.given.flows)) {
         this.readout.add(new Option(name === "theorem" ? "Theorem 4.3's c" : `c = ${name}`, name));
       }
+      this.readout.value = this.liveliest();
       this.readout.addEventListener("change", () => this.choose());
       this.slider.addEventListener("input", () => this.draw());
       this.choose();
@@ -30,8 +31,26 @@
     choose() {
       this.flow = this.given.flows[this.readout.value];
       this.slider.max = this.flow.times.length - 1;
-      this.slider.value = 0;
+      const means = this.means(this.flow);
+      const half = (means[0] + means[means.length - 1]) / 2;
+      this.slider.value = Math.max(0, means.findIndex((share) => share >= half)); // where something happens
       this.draw();
+    }
+
+    /* Mean attention on the deciding token, by time. */
+    means({ scores }) {
+      const { counts, masses } = this.given;
+      return scores.map((own) => this.attention(own).reduce((sum, p, i) => sum + masses[i] * p[this.deciding(counts[i])], 0));
+    }
+
+    /* The read-out at which attention moves most gradually: with most times between its ends. */
+    liveliest() {
+      const between = Object.entries(this.given.flows).map(([name, flow]) => {
+        const means = this.means(flow);
+        const [first, last] = [means[0], means[means.length - 1]];
+        return [means.filter((share) => share > first + 0.1 * (last - first) && share < last - 0.1 * (last - first) && last - first > 0.1).length, name];
+      });
+      return between.reduce((best, own) => (own[0] > best[0] ? own : best))[1];
     }
 
     /* Attention in every pattern: a token of the list each, then all others together. */
@@ -55,7 +74,7 @@
       const time = `time ${this.flow.times[at].toPrecision(3)}`;
       this.said.textContent = time;
       this.slider.setAttribute("aria-valuetext", time);
-      this.tell(at, found);
+      this.tell(at);
     }
 
     legend() {
@@ -99,9 +118,9 @@
       return [...parts, element("text", { ...middle, y: HEIGHT - BOTTOM + 16 }, occur), element("text", { ...middle, y: HEIGHT - BOTTOM + 32 }, share)];
     }
 
-    tell(at, found) {
-      const { counts, masses, length } = this.given;
-      const mean = found.reduce((sum, p, i) => sum + masses[i] * p[this.deciding(counts[i])], 0);
+    tell(at) {
+      const { length } = this.given;
+      const mean = this.means(this.flow)[at];
       this.rows.replaceChildren(
         this.row("order of scores (o: all others)", this.flow.orders[at]),
         this.row("accuracy", `${(100 * this.flow.accuracy[at]).toFixed(1)} %`),

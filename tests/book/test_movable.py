@@ -205,7 +205,7 @@ def test_numbers_follow_the_step_and_the_shallow_model(grown, tmp_path, look, se
     assert told["best so far (ringed)"][0] == chosen
     step, last = grown.steps[look], grown.steps[-1]
     share = 100 * (len(grown.operators) - 1) * step / last
-    assert told["trying the others, over one grown model"][0] == f"{share:.0f} %"
+    assert told["cost of the trials (one training: 100 %)"][0] == f"{share:.0f} %"
     assert f"step {step} of {last}" in dom
     assert dom.count("<title>") == len(grown.operators)
 
@@ -273,10 +273,25 @@ def test_with_noise_it_ends_where_the_librarys_replicas_do(tmp_path, batch):
 @operated
 def test_other_draws_end_elsewhere_and_the_least_trace_is_that_of_the_manifold(tmp_path):
     _, first, _, least = told(tmp_path)
-    _, second, _, _ = told(tmp_path, "root.querySelector('button').click();")
+    _, second, _, _ = told(tmp_path, "root.querySelector('[name=again]').click();")
     assert first != second
     flat = (torch.tensor(7 / 3).log() / 2) ** (1 / 3)  # both parameters alike
     assert least == pytest.approx(float(PowerSum().trace(flat.expand(2), 0.7)), abs=1e-3)
+
+
+@operated
+def test_a_path_that_plays_ends_where_it_was(tmp_path):
+    """Six seconds later by the clock that a frame is told."""
+    action = (
+        "let frames = []; window.requestAnimationFrame = (next) => frames.push(next);"
+        "root.querySelector('[name=play]').click();"
+    )
+    half = action + "frames.pop()(performance.now() + 3000);"
+    whole = half + "frames.pop()(performance.now() + 7000); if (frames.length) throw new Error('it goes on');"
+    dom = dom_after(movable_landscape(RUN), "movable_landscape.js", tmp_path, half)
+    steps = int(re.findall(r"<output>rate [\d.]+, (\d+) steps", dom)[0])
+    assert steps == pytest.approx(RUN.steps / 2, rel=0.1)
+    assert told(tmp_path, whole) == told(tmp_path)
 
 
 @operated
@@ -348,3 +363,13 @@ def test_numbers_follow_the_read_out_and_the_time(tables, tmp_path, readout, at)
     attention = LISTS.column(1.0).attention(scores)
     decides = np.take_along_axis(attention, LISTS.column(1.0).deciding[:, None], 1)[:, 0]
     np.testing.assert_allclose(bars[:, 0] / bars.sum(1), decides, rtol=1e-4)
+
+
+@operated
+def test_lists_open_where_attention_has_begun_to_move(tables, tmp_path):
+    """At the first time by which half of the change in attention has happened, of the read-out that shows most."""
+    curves = tables.curves.copy()
+    curves.loc[curves["name"] == "30", ["w1", "w2", "w3", "wo"]] = [[0.0] * 4, [1.0, 0, 0, 0], [9.0, 0, 0, 0]]
+    dom = dom_after(movable_lists(replace(tables, curves=curves)), "movable_lists.js", tmp_path)
+    assert "<output>time 100" in dom
+    assert 'aria-valuetext="time 100"' in dom

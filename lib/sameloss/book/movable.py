@@ -126,7 +126,8 @@ def movable_landscape(run: Landscape) -> HTML:
         + '<label>batch <select name="batch"><option>1</option><option selected="selected">4</option>'
         "<option>16</option><option>64</option></select></label>\n"
         '<label><input name="noise" type="checkbox" checked="checked"/> label noise</label>\n'
-        '<button type="button">other draws</button>',
+        '<button type="button" name="play">Play</button>\n'
+        '<button type="button" name="again">other draws</button>',
         size="420 420",
         label="SGD over minimisers; the text below gives its end",
         below=f"<p>{OUTPUT}</p>",
