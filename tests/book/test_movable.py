@@ -367,7 +367,7 @@ def test_numbers_follow_the_read_out_and_the_time(tables, tmp_path, readout, at)
 
 @operated
 def test_lists_open_where_attention_has_begun_to_move(tables, tmp_path):
-    """At the first time by which half of the change in attention has happened, of the read-out that shows most."""
+    """At the first time by which half of the change has happened, of the read-out that shows most."""
     curves = tables.curves.copy()
     curves.loc[curves["name"] == "30", ["w1", "w2", "w3", "wo"]] = [[0.0] * 4, [1.0, 0, 0, 0], [9.0, 0, 0, 0]]
     dom = dom_after(movable_lists(replace(tables, curves=curves)), "movable_lists.js", tmp_path)
