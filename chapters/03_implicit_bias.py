@@ -398,8 +398,11 @@ _ = ax.legend(loc=(0.01, 0.28), fontsize="small", handlelength=1, frameon=True)
 # batch.
 
 # %% tags=["hide-input"]
+from myst_nb import glue
+
 from sameloss.book.movable import movable_landscape
 
+glue("landscape", movable_landscape(landscape), display=False)
 movable_landscape(landscape)
 
 # %% [markdown]

@@ -19,7 +19,6 @@ from sameloss.book.chapter import (
     beside_the_paper,
     close,
     example_of,
-    glue_findings,
     render,
     scientific,
     show_source,
@@ -248,18 +247,6 @@ def test_paper_beside_ours_is_shown_and_told_in_the_prose(opened, shown):
     assert list(sentences) == list(verdicts.id)
     assert f"larger than published</span> {said} accuracy points" in sentences["big"]
     assert "not testable here</span>" in sentences["lone"]
-
-
-def test_what_the_book_found_is_glued_for_the_first_page_and_for_chapters(shown):
-    about = {"question": "Are larger models better?", "page": "02_existence", "language": "grammar"}
-    answer = about | {"effect": "+3 points", "published": "+4.6", "direction": "supported", "size": "smaller"}
-    statements = pd.DataFrame({"verdict": ["holds", "holds as corrected"]})
-    glue_findings(pd.DataFrame([answer]), statements)
-    glued = shown["glued"]
-    assert set(glued) == {"findings-front", "claim-counts", "theory-counts"}
-    assert 'href="chapters/02_existence.html"' in glued["findings-front"].data
-    assert glued["theory-counts"] == "of 2, 1 hold as printed and 1 only as corrected"
-    assert glued["claim-counts"] == "supported 1"
 
 
 def test_a_page_without_claims_shows_no_verdict(opened, shown, capsys):

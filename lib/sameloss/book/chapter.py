@@ -10,7 +10,6 @@ from typing import Any
 import pandas as pd
 from IPython import InteractiveShell, get_ipython
 from IPython.display import HTML, Code, Markdown, display
-from myst_nb import glue
 from pandas.io.formats.style import Styler
 
 from sameloss.book import verdict_table
@@ -23,7 +22,6 @@ from sameloss.store.store import Store
 from sameloss.studies.drawing import download, use_style
 from sameloss.studies.names import column_head, display_name
 from sameloss.studies.parameters import assigned
-from sameloss.studies.statement import Judgement
 from sameloss.studies.verdict import chance_in_words
 
 MOST_STAGES = 30
@@ -128,21 +126,6 @@ def say(text: str) -> None:
 def finding(text: str) -> None:
     """Display what a figure shows: the first line of its cell, and its title in the book."""
     say(f"**{text}**")
-
-
-def glue_findings(answers: pd.DataFrame, statements: pd.DataFrame) -> None:
-    """Glue what the front page shows: `findings-front`, and counts.
-
-    Args:
-        answers: to the questions of Part I, from `same_loss.tables.findings`.
-        statements: of all studies, from `statement.statement_table`.
-
-    """
-    glue("findings-front", HTML(verdict_table.findings(answers, "chapters/")), display=False)
-    glue("claim-counts", verdict_table.counted(answers.direction), display=False)
-    holds, corrected = ((statements.verdict == word).sum() for word in (Judgement.HOLDS, Judgement.CORRECTED))
-    theory = f"of {len(statements)}, {holds} hold as printed and {corrected} only as corrected"
-    glue("theory-counts", theory, display=False)
 
 
 def _show_sentence(

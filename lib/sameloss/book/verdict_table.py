@@ -184,12 +184,11 @@ def _row(row: Any, rows: pd.DataFrame, scale: Scale, sources: Sequence[Any], hom
     return f'<tr id="claim-{row.id}">{"".join(cells)}</tr>'
 
 
-def findings(answers: pd.DataFrame, folder: str = "") -> str:
+def findings(answers: pd.DataFrame) -> str:
     """Table of findings: one row per question, and a column per language with badge and effect.
 
     Args:
         answers: `question`, `page`, `language`, `direction`, `size`, `effect` and `published`.
-        folder: relative path to the chapters, such as `chapters/`.
 
     """
     languages = list(dict.fromkeys(answers.language))
@@ -201,7 +200,7 @@ def findings(answers: pd.DataFrame, folder: str = "") -> str:
             why = escape(f": {row.size}" if row.size else "")
             effect = f"<small>{escape(row.effect + published)}</small>"
             cells[row.language] = f"{badge(row.direction)}{why} {effect}"
-        link = f'<a href="{folder}{page}.html">{escape(question)}</a>'
+        link = f'<a href="{page}.html">{escape(question)}</a>'
         rows.append(f'<tr><th scope="row">{link}</th><td>{"</td><td>".join(cells.values())}</td></tr>')
     heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in ["question", *languages])
     start = f'<table class="dataframe findings"><thead><tr>{heads}</tr></thead>'
