@@ -37,10 +37,9 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def shown(monkeypatch):
-    """What a chapter displays, and what it glues, in place of a notebook."""
-    found = {"displayed": [], "glued": {}}
+    """What a chapter displays, in place of a notebook."""
+    found = {"displayed": []}
     monkeypatch.setattr(chapter, "display", found["displayed"].append)
-    monkeypatch.setattr(chapter, "glue", lambda name, value, display: found["glued"].update({name: value}))
     return found
 
 
@@ -252,7 +251,7 @@ def test_paper_beside_ours_is_shown_and_told_in_the_prose(opened, shown):
 def test_a_page_without_claims_shows_no_verdict(opened, shown, capsys):
     assert beside_the_paper(opened("05_dyck")).empty
     assert "No claim of the paper is about what this page was asked to show." in capsys.readouterr().out
-    assert shown == {"displayed": [], "glued": {}}
+    assert shown == {"displayed": []}
 
 
 def test_tables_have_no_index_rounded_numbers_and_dashes_for_gaps():
