@@ -131,8 +131,8 @@ sharper = main.loc["flatness by adversary", "mean"]
 front = [
     ("larger is more accurate", "02_confirmation", DIRECTIONS[own.direction], points(own.effect), PAPER["size"]),
     (
-        "… read by equally many features; fine-tuned", "02_confirmation", DIRECTIONS[equal.direction],
-        f"{points(equal.effect)}; {points(tuned.effect)}", "",
+        "… read by equally many features", "02_confirmation", DIRECTIONS[equal.direction],
+        f"{points(equal.effect)}; fine-tuned {points(tuned.effect)}", "",
     ),
     ("larger is flatter, at one learning rate", "04_flatness", rows[-1]["direction"], rows[-1]["effect"], PAPER["trace"]),
     ("longer is more accurate", "02_existence", word("steps"), points(main.loc["steps"]), "+1.6"),
