@@ -212,7 +212,7 @@ def closing(claim, judged, record):
         edges = [claim.value * (1 - claim.tolerance), claim.value * (1 + claim.tolerance)]
     distance = min(abs(judged.ours - edge) for edge in edges)
     seeds = np.ceil(record["seeds"] * (half / distance) ** 2)
-    effect = verdict_table.effect_in_words(judged, claim.unit) or "no order of operators to predict"
+    effect = verdict_table.effect_in_words(judged, claim.unit)
     hours = record["core_hours"] * seeds / record["seeds"]
     return {"claim": claim.text, "page": claim.page, "effect": effect, "seeds": seeds, "core-hours": hours}
 
@@ -222,9 +222,7 @@ for other in judging:
     for preset, record in other.records().items():
         table = judge_all(other.topics, other.recorded(preset)).set_index("id")
         rows = [(claim, table.loc[claim.id]) for topic in other.topics for claim in topic.claims]
-        undecided += [
-            closing(*row, record) for row in rows if row[1].verdict in ("not decided", "not testable here")
-        ]
+        undecided += [closing(*row, record) for row in rows if row[1].verdict == "not decided"]
 render(pd.DataFrame(undecided), decimals=1)
 
 # %% [markdown]
