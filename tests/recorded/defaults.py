@@ -35,6 +35,8 @@ def _dataclasses(hint: Any) -> Iterator[type]:
         yield from _kinds_of(hint)
     elif getattr(hint, "_is_protocol", False):
         yield from _following(hint)
+    elif isinstance(hint, type):  # a base class
+        yield from _kinds_of(hint)[1:]
     for argument in get_args(hint):
         yield from _dataclasses(argument)
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from sameloss.checks import check_count, check_counts, check_positive
 from sameloss.errors import LanguageError
-from sameloss.languages.language import MASK, Sentences, check_task, check_tokens
+from sameloss.languages.language import MASK, LanguageSpec, Sentences, check_task, check_tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -501,7 +501,7 @@ STAND_IN_NOTE = (
 
 
 @dataclass(frozen=True)
-class TeacherSpec:
+class TeacherSpec(LanguageSpec):
     """A small random transformer as a stand-in for facebook/opt-125m; part of a run's key.
 
     It has the architecture of OPT, but an untied output layer, random weights and one start token per topic.

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sameloss.errors import LanguageError
+from sameloss.languages.autoregressive import AutoregressiveLanguage
 from sameloss.languages.language import MASK, Language, Sentences
 from sameloss.statistics.intervals import Estimate
 
@@ -26,7 +27,7 @@ def masked_entropy(language: Language, sentences: Sentences, generator: torch.Ge
     The average is over all positions of every sentence. If conditionals cost one forward pass per word, as
     in an autoregressive language, it is over one random position per sentence.
     """
-    if hasattr(language, "conditionals_at"):
+    if isinstance(language, AutoregressiveLanguage):
         uniform = torch.rand(len(sentences.lengths), generator=generator)
         positions = (uniform * sentences.lengths).long()
         return Estimate.of(torch.special.entr(language.conditionals_at(sentences, positions)).sum(1))

@@ -19,7 +19,7 @@ from torch import Tensor
 from sameloss.checks import check_count, check_counts, check_positive, check_unit_interval
 from sameloss.errors import LanguageError
 from sameloss.languages.draws import AliasTables, alias_tables, dirichlet
-from sameloss.languages.language import Sentences, check_possible, check_task, check_tokens
+from sameloss.languages.language import LanguageSpec, Sentences, check_possible, check_task, check_tokens
 
 CHUNK = 1024
 """Sentences per forward-backward pass, whose messages then fit into the cache."""
@@ -35,7 +35,7 @@ LEAST = TINY / torch.finfo(torch.float64).eps
 
 
 @dataclass(frozen=True)
-class HMMSpec:
+class HMMSpec(LanguageSpec):
     """The dimensions of a random block-diagonal HMM; part of a run's key.
 
     States and words fall into `blocks` blocks of equal size: a state moves within its block and emits

@@ -1,7 +1,7 @@
 """The protocol of all languages: sentences, exact conditionals, and labels of downstream tasks."""
 
 from collections.abc import Iterable, Iterator
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -85,20 +85,38 @@ class Language(Protocol):
         """Compute Pr(class | x); a row sums to one minus the probability that x has no class."""
 
 
-@runtime_checkable
-class LanguageSpec(Protocol):
+class LanguageSpec:
     """The configuration of a language: a frozen dataclass of plain values, part of a run's key."""
 
-    @property
-    def words(self) -> int:
-        """Vocabulary size c, without [MASK]."""
+    pretrained: ClassVar[bool] = False
+    """Whether a pre-trained model, whose passes take longest, draws and reads the sentences."""
 
-    @property
-    def max_length(self) -> int:
-        """Tokens of the longest sentence."""
+    seeded: ClassVar[bool] = True
+    """Whether a field `seed` draws the language."""
+
+    if TYPE_CHECKING:  # a dataclass would take a property here for the default of a field
+
+        @property
+        def words(self) -> int:
+            """Vocabulary size c, without [MASK]."""
+
+        @property
+        def max_length(self) -> int:
+            """Tokens of the longest sentence."""
 
     def build(self) -> Language:
         """Construct the language."""
+        raise NotImplementedError
+
+    def reading_flops(self, sentences: float, conditionals: float = 0.0) -> float:
+        """Floating-point operations of a pre-trained model, as far as they can be told beforehand.
+
+        Args:
+            sentences: that it draws or reads.
+            conditionals: of them at random positions, each with a pass per candidate over what follows.
+
+        """
+        return 0.0
 
 
 def check_task(language: Language, task: str) -> None:

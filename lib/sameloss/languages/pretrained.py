@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 import pandas as pd
 import torch
@@ -27,7 +27,7 @@ from sameloss.device import best_device
 from sameloss.errors import LanguageError
 from sameloss.hub import commit_of, explained, fingerprint_of, load_without_code, reason
 from sameloss.languages.autoregressive import AutoregressiveLanguage, RestrictedModel, inverse
-from sameloss.languages.language import Sentences
+from sameloss.languages.language import LanguageSpec, Sentences
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -35,9 +35,12 @@ if TYPE_CHECKING:
 TEXTS = 1000
 """Texts tokenised at once."""
 
+READ = 0.3
+"""Fraction of the candidates' tokens that are read if conditionals have a tolerance; measured: 0.2 to 0.5."""
+
 
 @dataclass(frozen=True)
-class HubTeacherSpec:
+class HubTeacherSpec(LanguageSpec):
     """OPT restricted to its most frequent tokens, as in the paper (App. A.1); part of a run's key.
 
     The paper does not say on which text it counted frequencies; the default is a public one. `model` and
@@ -53,6 +56,9 @@ class HubTeacherSpec:
     model_commit: str | None = None  # on the hub
     corpus_commit: str | None = None
     tolerance: float = 0.0  # of conditionals; 0: exact
+
+    pretrained: ClassVar[bool] = True
+    seeded: ClassVar[bool] = False
 
     @classmethod
     def of(cls, model: str, corpus: str | None, **fields: Any) -> "HubTeacherSpec":
@@ -100,6 +106,11 @@ class HubTeacherSpec:
         embeddings = (shapes.get_input_embeddings(), shapes.get_output_embeddings())
         tables = {id(part.weight): part.weight.numel() for part in embeddings}
         return 2.0 * (sum(weight.numel() for weight in shapes.parameters()) - sum(tables.values()))
+
+    def reading_flops(self, sentences: float, conditionals: float = 0.0) -> float:
+        conditionals *= self.words * (READ if self.tolerance else 1)
+        tokens = sentences * self.max_length + conditionals * (self.max_length + 1) / 2
+        return tokens and tokens * self.token_flops
 
     def config(self) -> Any:
         """Load the model's configuration, and require a causal model before any weights are read.

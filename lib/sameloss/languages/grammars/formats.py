@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 from math import isclose
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 from unicodedata import normalize
 
 import networkx as nx
@@ -21,6 +21,7 @@ import torch
 from sameloss.errors import LanguageError
 from sameloss.languages.grammars.grammar import Grammar
 from sameloss.languages.grammars.pcfg import PCFG
+from sameloss.languages.language import LanguageSpec
 
 WRITTEN_TOLERANCE = 0.01
 """Largest deviation of written probabilities from a sum of one (NLTK's own); they are then normalised."""
@@ -47,7 +48,7 @@ class Rule(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GrammarText:
+class GrammarText(LanguageSpec):
     """A grammar given by its text, which is part of a run's key.
 
     `length_limit` conditions on sentences of at most this many tokens; a recursive grammar needs one.
@@ -55,6 +56,8 @@ class GrammarText:
 
     text: str
     length_limit: int | None = None
+
+    seeded: ClassVar[bool] = False
 
     @cached_property
     def _language(self) -> PCFG:

@@ -16,10 +16,11 @@ from sameloss.errors import LanguageError
 from sameloss.languages.draws import dirichlet
 from sameloss.languages.grammars.grammar import Grammar
 from sameloss.languages.grammars.pcfg import PCFG
+from sameloss.languages.language import LanguageSpec
 
 
 @dataclass(frozen=True)
-class PCFGSpec:
+class PCFGSpec(LanguageSpec):
     """The dimensions of a random layered grammar; part of a run's key.
 
     `early_stop` is the range of the probabilities with which symbols of inner levels emit a word.
@@ -89,7 +90,7 @@ class PCFGSpec:
 
 
 @dataclass(frozen=True)
-class HierarchySpec:
+class HierarchySpec(LanguageSpec):
     """The dimensions of a random hierarchy in the style of Cagnetta et al. (2024); part of a run's key.
 
     No two symbols share a right side, so (but for the smoothing) a sentence has one derivation and all hidden

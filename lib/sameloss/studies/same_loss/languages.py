@@ -51,7 +51,7 @@ def opt_name(spec: LanguageSpec) -> str:
 
 
 def _sentences(experiment: Experiment, spec: LanguageSpec) -> int:
-    most = experiment.teacher.held_out if hasattr(spec, "corpus") else experiment.language_sentences
+    most = experiment.teacher.held_out if spec.pretrained else experiment.language_sentences
     return min(experiment.language_sentences, most)
 
 
