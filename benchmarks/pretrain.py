@@ -10,6 +10,7 @@ matrix products of that width reach. With a GPU everything runs there in bfloat1
     python benchmarks/pretrain.py
 """
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -43,7 +44,7 @@ from sameloss.languages.paper import PAPER_LANGUAGE
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.export import export_model
 from sameloss.models.sizes import SIZES
-from sameloss.runs.cost import flops_per_second
+from sameloss.store.store import one_thread
 from sameloss.training.corpus import EndlessCorpus
 from sameloss.training.loop import Execution, Optimisation, make_optimiser, pretrain
 
@@ -176,6 +177,23 @@ def compare(size: str, spec: LanguageSpec, batch: int, goal: float, repetitions:
     rows = [row(what, "tokens/s", timing, peer, goal) for timing in mine]
     rows += [utilisation(size, spec, tokens / batch, rows[0]), *memory(size, batch)]
     return Report(rows, apart)
+
+
+def flops_per_second(width: int, dtype: torch.dtype) -> float:
+    """Measure the FLOP/s of this device in matrix products, on a CPU by CPU time."""
+    clock = time.perf_counter if DEVICE == "cuda" else time.process_time
+    # Without instructions for bfloat16, 2048 rows would take a CPU a minute.
+    rows = 64 if DEVICE == "cpu" and dtype == torch.bfloat16 else 2048
+    a, b = (torch.randn(shape, device=DEVICE, dtype=dtype) for shape in ((rows, width), (width, 4 * width)))
+    fastest = float("inf")
+    with one_thread():
+        for _ in range(21):  # the first also loads libraries
+            start = clock()
+            a @ b
+            if DEVICE == "cuda":
+                torch.cuda.synchronize()
+            fastest = min(fastest, clock() - start)
+    return 2.0 * a.numel() * b.shape[1] / fastest
 
 
 def utilisation(size: str, spec: LanguageSpec, length: float, timed: dict) -> dict:

@@ -1,4 +1,4 @@
-"""Update the defaults, keys and results in `tests/recorded` that the tests compare with.
+"""Update the defaults, keys and results in `tests/recorded` that the tests compare with, and the prices.
 
     python tests/record.py
 
@@ -9,10 +9,10 @@ changed but a dependency, perhaps PyTorch, delete the recorded file first; if a 
 import sys
 import tempfile
 
-from recorded import defaults, files, keys, results
+from recorded import defaults, files, keys, prices, results
 
 from sameloss.device import use_device
-from sameloss.store.store import Store
+from sameloss.store.store import PRICES, Store
 
 
 def main() -> None:
@@ -27,6 +27,7 @@ def main() -> None:
         sys.exit("\n".join(hidden))
     files.write(defaults.FILE, defaults_now, depth=3)
     files.write(keys.FILE, keys.found(), depth=1)
+    files.write(str(PRICES), prices.found(), depth=1)
     files.write(results.FILE, results.kept(results_before, results_now), depth=3)
 
 

@@ -10,6 +10,8 @@ import pytest
 from library import ROOT, dotted, folders, imported, parsed, sources
 from setuptools import find_packages
 
+from sameloss.store.store import PRICES
+
 BOTTOM = {"errors", "checks", "seeds", "device", "hub", "images"}
 
 BELOW_STORE = BOTTOM | {"statistics", "languages", "models", "training", "measures"}
@@ -237,4 +239,6 @@ def test_what_is_installed_has_all_modules():
     (where,) = PROJECT["packages"]["find"]["where"]
     packages = {dotted(f"{folder}/__init__.py".lstrip("/")) for folder in folders()}
     assert set(find_packages(ROOT.parents[1] / where)) == packages
-    assert {path.suffix for path in ROOT.rglob("*") if path.is_file()} <= {".py", ".pyc"}
+    others = [path for path in ROOT.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")]
+    assert others == [PRICES]
+    assert PROJECT["package-data"] == {"sameloss.store": [PRICES.name]}

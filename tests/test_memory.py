@@ -15,12 +15,11 @@ from torch.profiler import ProfilerActivity, profile
 from sameloss.book.pages import open_page
 from sameloss.languages.masking import Batch
 from sameloss.languages.paper import PAPER_LANGUAGE
-from sameloss.measures.downstream import OptimalProbe
+from sameloss.measures.downstream import OptimalProbe, probing_bytes
 from sameloss.measures.flatness import gradient_norms
 from sameloss.measures.flatness.trace import fisher_trace
 from sameloss.models.encoder import EncoderShape
 from sameloss.models.sizes import SIZES
-from sameloss.runs.cost import probing_bytes
 from sameloss.runs.pretraining import Pretraining
 from sameloss.runs.sampling import CorpusSampling
 from sameloss.training.loop import Execution, Optimisation, make_optimiser, pretrain

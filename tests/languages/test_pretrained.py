@@ -34,7 +34,6 @@ from sameloss.errors import LanguageError
 from sameloss.languages import LanguageSpec, Sentences, pretrained
 from sameloss.languages.autoregressive import STAND_IN_NOTE
 from sameloss.languages.pretrained import OWN, OWN_TEXTS, HubTeacherSpec, glue_task, own_counts
-from sameloss.runs.cost import CORE_PRODUCTS, UTILISATION
 from sameloss.runs.sampling import CorpusSampling, HeldOutConditionals
 from sameloss.store.store import with_ancestors
 from sameloss.studies.same_loss.claims import answers
@@ -123,11 +122,11 @@ def test_runs_are_priced_by_what_a_token_costs(tmp_path):
     model = spec.build().model.model
     tables = model.get_input_embeddings().weight.numel()  # tied to the output layer
     assert spec.token_flops == 2 * (sum(p.numel() for p in model.parameters()) - tables)
-    a_token = spec.token_flops / (UTILISATION * CORE_PRODUCTS)
-    assert CorpusSampling(spec, 1000, 0).effort == pytest.approx(1e-3 + 4000 * a_token)
+    assert CorpusSampling(spec, 1000, 0).work == 4000 * spec.token_flops
     candidates = 5 * 8 * (4 + 3 + 2 + 1)  # of all words, at all positions
-    assert HeldOutConditionals(spec, 5, 0).effort == pytest.approx(1 + (20 + candidates) * a_token)
-    assert HeldOutConditionals(STAND_IN, 5, 0).effort == 1
+    assert HeldOutConditionals(spec, 5, 0).work == pytest.approx((20 + candidates) * spec.token_flops)
+    assert CorpusSampling(replace(spec, model="not there"), None, 0).work == 0  # without reading the model
+    assert HeldOutConditionals(STAND_IN, 5, 0).work == 0
 
 
 def test_the_model_itself_tells_which_tokens_are_frequent(tmp_path, monkeypatch):

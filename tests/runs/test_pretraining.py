@@ -14,7 +14,6 @@ from sameloss.errors import NonFiniteLoss, ParameterError, StoreError
 from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.masked_model import MaskedLanguageModel, Shape, chosen
-from sameloss.runs.cost import training_bytes, training_flops
 from sameloss.runs.pretraining import TENSORBOARD
 from sameloss.store.store import Store
 from sameloss.training.loop import Execution, Optimisation
@@ -247,8 +246,8 @@ def test_a_new_family_of_models_trains_and_is_priced(tiny_run, tmp_path):
     checkpoints = Store(tmp_path).get(toy)
     assert checkpoints.history.loss.iloc[-10:].mean() < checkpoints.history.loss.iloc[:10].mean()
     assert isinstance(checkpoints.last(), ConvolutionalModel)
-    assert training_flops(toy) == 60 * 16 * toy.shape.flops(3, 4)
-    assert training_bytes(toy) > 0
+    assert toy.flops == 60 * 16 * toy.shape.flops(3, 4)
+    assert toy.memory > 0
     with pytest.raises(ParameterError, match="ConvolutionShape cannot be trained with post-LN, dropout"):
         replace(toy, dropout=0.1)
 

@@ -12,7 +12,7 @@ from sameloss.store.store import Store
 CALLS = []
 
 
-@stage("Squares", seconds=lambda run: 2.0 * run.count)
+@stage("Squares", work=lambda run: 2.0 * run.count)
 def squares(count: int, power: int = 2) -> pd.DataFrame:
     """Tabulate powers."""
     CALLS.append(count)
@@ -57,8 +57,8 @@ def test_it_can_be_sent_to_another_process():
     assert pickle.loads(pickle.dumps(squares(4))) == squares(4)
 
 
-def test_it_has_an_effort_and_a_docstring():
-    assert (squares(4).effort, sum_of_squares(squares(4)).effort) == (8.0, 1.0)
+def test_it_has_an_amount_of_work_and_a_docstring():
+    assert (squares(4).work, sum_of_squares(squares(4)).work) == (8.0, 0.0)
     assert squares.__doc__ == "Tabulate powers."
 
 

@@ -1,12 +1,12 @@
 """Estimated and measured costs of runs."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 
 import pandas as pd
 
-from sameloss.device import accelerated, device_bytes, device_name, memory_bytes, usable_workers
+from sameloss.device import accelerated, device_bytes, device_name, usable_workers
 from sameloss.errors import ParameterError
-from sameloss.runs.cost import H200, H200_IN_CORES, core_factors, training_flops
 from sameloss.runs.pretraining import Pretraining
 from sameloss.store.store import Run, Store, with_ancestors
 
@@ -16,12 +16,18 @@ ON_A_GPU = ("gpu-hour", "gpu", "paper")
 MOST_PARTS = 3
 """Kinds of runs whose time an estimate names."""
 
+H200_BFLOAT16, H200_FLOAT32 = 4e14, 2.5e13
+"""Operations per second of an NVIDIA H200: two fifths of the peak in its data sheet, assumed.
+
+In bfloat16 are pre-trainings of encoders, all of whose sentences are counted at full length. At 235M an H100
+took 15 s for a probe, which the second number makes 11 s.
+"""
+
 
 def estimate(about: str, store: Store, runs: Iterable[Run], max_hours: float, workers: int | None) -> str:
     """Estimate the cost of missing runs, in one sentence; refuse above `max_hours` and what does not fit.
 
-    The limit is on hours of a reference core or GPU, so that it depends on the runs alone. The time on this
-    machine is only reported.
+    The limit is on hours of one core or GPU, so that it depends on the runs alone.
 
     Args:
         about: what they are, in words.
@@ -46,32 +52,27 @@ def estimate(about: str, store: Store, runs: Iterable[Run], max_hours: float, wo
             f"{about}: {len(missing)} missing runs take about {cost}, above max_hours = {max_hours:g}; "
             "raise max_hours, or choose something smaller."
         )
-    for run in missing:
-        _require_memory(about, run)
-    here = _here(missing, at_once(workers))
-    return f"{about}: {len(missing)} of {len(with_ancestors(runs))} runs to compute, about {cost}{here}."
+    _require_memory(about, max(missing, key=lambda run: run.memory))
+    count = f"{len(missing)} of {len(with_ancestors(runs))} runs to compute"
+    if not accelerated():  # a single run is not parallel
+        cores = at_once(workers)
+        longest = max(hours / cores, *(reference_seconds(run) / 3600 for run in missing))
+        cost += f"; here, {cores} at once ({device_name()}): {duration(longest)}"
+    return f"{about}: {count}, about {cost}."
 
 
 def _in_parts(missing: list[Run]) -> str:
     """Hours of the kinds of runs that take most, operations of pre-trainings, and memory."""
-    seconds: dict[str, float] = {}
+    hours = defaultdict[str, float](float)
     for run in missing:
-        seconds[run.kind] = seconds.get(run.kind, 0.0) + reference_seconds(run)
-    longest = sorted(seconds, key=lambda kind: -seconds[kind])[:MOST_PARTS]
-    parts = [f"{kind} {duration(seconds[kind] / 3600)}" for kind in longest]
-    if trainings := [run for run in missing if isinstance(run, Pretraining)]:
-        flops = sum(map(training_flops, trainings))
-        parts.append(f"pre-trainings: {len(trainings)}, {flops:.2g} FLOPs")
-    memory, beside = (max(part) / 1e9 for part in zip(*map(memory_of, missing), strict=True))
-    where = f"GPU memory, {beside:.2g} GB beside it" if accelerated() else "memory per process"
+        hours[run.kind] += reference_seconds(run) / 3600
+    longest = sorted(hours, key=lambda kind: -hours[kind])[:MOST_PARTS]
+    parts = [f"{kind} {duration(hours[kind])}" for kind in longest]
+    if flops := [run.flops for run in missing if isinstance(run, Pretraining)]:
+        parts.append(f"pre-trainings: {len(flops)}, {sum(flops):.2g} FLOPs")
+    memory = max(run.memory for run in missing) / 1e9
+    where = "GPU memory" if accelerated() else "memory per process"
     return "; ".join([*parts, f"{memory:.2g} GB of {where}"])
-
-
-def memory_of(run: Run) -> tuple[float, float]:
-    """Estimated peak memory of a run on the GPU (bytes; without one, in all), and beside it."""
-    if accelerated() and not run.accelerated:
-        return 0.0, run.memory
-    return run.memory, run.host_memory
 
 
 def _require_memory(about: str, run: Run) -> None:
@@ -81,36 +82,27 @@ def _require_memory(about: str, run: Run) -> None:
         ParameterError: with the parameter that makes it fit.
 
     """
-    places = {f"this device ({device_name()})": device_bytes(), "this machine": memory_bytes()}
-    for needed, (place, there) in zip(memory_of(run), places.items(), strict=True):
-        if needed > there:
-            raise ParameterError(
-                f"{about}: {run.kind} takes about {needed / 1e9:.0f} GB of the memory of {place}, which "
-                f"has {there / 1e9:.0f}; {run.memory_advice}."
-            )
+    if run.memory > (there := device_bytes()):
+        raise ParameterError(
+            f"{about}: {run.kind} takes about {run.memory / 1e9:.0f} GB of the memory of this device "
+            f"({device_name()}), which has {there / 1e9:.0f}; {run.memory_advice}."
+        )
 
 
 def reference_seconds(run: Run) -> float:
-    """Estimated seconds on the reference core, or for an accelerated run with a GPU on an H200."""
-    if not (accelerated() and run.accelerated):
-        return run.effort
-    return H200.seconds(run) if isinstance(run, Pretraining) else run.effort / H200_IN_CORES
+    """Estimated seconds on one core of the record, or for an accelerated run with a GPU on an H200."""
+    return h200_seconds(run) if accelerated() and run.accelerated else run.effort
+
+
+def h200_seconds(run: Run) -> float:
+    """Estimated seconds on an NVIDIA H200."""
+    bfloat16 = isinstance(run, Pretraining) and run.execution.autocast
+    return run.work / (H200_BFLOAT16 if bfloat16 else H200_FLOAT32)
 
 
 def at_once(workers: int | None) -> int:
     """Runs computed at once: more workers than cores do not speed anything up."""
     return min(workers or usable_workers(), usable_workers())
-
-
-def _here(missing: list[Run], cores: int) -> str:
-    """Estimated time on the idle cores of this machine."""
-    if accelerated():
-        return ""
-    seconds = [reference_seconds(run) for run in missing]
-    least = max(sum(seconds) / cores, *seconds)  # a single run is not parallel
-    fastest, slowest = (duration(factor * least / 3600) for factor in core_factors())
-    time = fastest if fastest == slowest else f"{fastest} to {slowest}"
-    return f"; here, {cores} at once ({device_name()}): {time}"
 
 
 def duration(hours: float) -> str:

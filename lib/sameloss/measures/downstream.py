@@ -163,6 +163,23 @@ SMALLEST_MOMENT = 1e-12
 """Principal axes with a smaller second moment, relative to the largest, are rounding errors."""
 
 
+def probing_bytes(sentences: int, width: int, sets: int, tested: int) -> float:
+    """Peak memory of fitting and testing `OptimalProbe`, by sentences and features of each set.
+
+    Features are in float32. One set at a time, its standardised features take three copies in float64, and
+    matrices between sentences (or features, where these are fewer) the rest: 2.5 of them are counted in the
+    tests, 3.5 more are the workspace of the eigenvalue solver of a GPU (`results/gpu`).
+    """
+    features = 4.0 * (sets * sentences + tested) * width
+    return features + 8 * (3 * sentences * width + 6 * min(sentences, width) ** 2)
+
+
+def probing_flops(sentences: int, width: int, sets: int) -> float:
+    """Floating-point operations of the two eigenvalue problems of each set, which take most of a fit."""
+    less, more = sorted((sentences, width))
+    return sets * (20.0 * less**3 + 8 * less**2 * more)
+
+
 @dataclass(frozen=True)
 class OptimalProbe:
     """L2-regularised softmax regression on standardised features, solved by L-BFGS in float64.
@@ -182,11 +199,6 @@ class OptimalProbe:
         check_counts(self, "iterations", *(() if self.projection is None else ("projection",)))
         if not self.ridges or min(self.ridges) <= 0:
             raise ParameterError(f"ridges must be one or more positive numbers; got {self.ridges}.")
-
-    @property
-    def passes(self) -> int:
-        """Typical number of passes over the training sentences, measured at the laptop preset."""
-        return 60 * (1 + len(self.ridges))
 
     def fit(
         self,

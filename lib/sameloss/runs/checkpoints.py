@@ -25,6 +25,9 @@ HISTORY = "history.csv"
 # The state from which a killed training resumes.
 
 
+STEP = 1e8
+"""Floating-point operations that take a core as long as what a training step does besides its own."""
+
 SAVE_S = 120.0
 """Seconds after which a state is saved however few steps were made: what an interruption costs at most."""
 
@@ -210,6 +213,17 @@ class TrainedRun(Run):
         @property
         def checkpoints(self) -> tuple[int, ...]:
             """Steps after which weights are saved."""
+
+    @property
+    def parameter_count(self) -> int:
+        language = self.corpus.language
+        return self.shape.parameter_count(language.words, language.max_length)
+
+    @property
+    def sentence_flops(self) -> float:
+        """Floating-point operations of training on one sentence of maximal length."""
+        language = self.corpus.language
+        return self.shape.flops(language.words, language.max_length)
 
 
 def weights_name(step: int) -> str:

@@ -19,7 +19,7 @@ from sameloss.languages.entropy import blind_entropy, length_distribution, maske
 from sameloss.languages.language import ceilings
 from sameloss.languages.masking import Batch
 from sameloss.languages.paper import calibrate, hmm_family, pcfg_family
-from sameloss.measures.downstream import OptimalProbe, contextual_features
+from sameloss.measures.downstream import OptimalProbe, contextual_features, probing_flops
 from sameloss.measures.flatness.hessian import top_eigenvalue
 from sameloss.measures.flatness.sharpness import (
     adaptive_sharpness,
@@ -29,7 +29,6 @@ from sameloss.measures.flatness.sharpness import (
 from sameloss.measures.flatness.trace import fisher_trace, relative_trace
 from sameloss.models.encoder import Encoder
 from sameloss.runs.checkpoints import TrainedRun
-from sameloss.runs.cost import probing_bytes, teacher_seconds
 from sameloss.runs.sampling import LabelledSampling
 from sameloss.seeds import generator_for, stream_seed
 from sameloss.statistics.intervals import Estimate
@@ -121,20 +120,10 @@ class Probing(Run):
             return saved["correct"]
 
     @property
-    def effort(self) -> float:
+    def work(self) -> float:
         d = self.labelled.downstream
-        reads = d.train * d.probe_seeds * self.probe.passes * len(self.steps)
-        classes = sum(self.labelled.classes) ** 0.7  # with few classes, matrix products take less of the time
-        return reads * self._features * classes / 8e8
-
-    @property
-    def memory(self) -> float:
-        d = self.labelled.downstream
-        return probing_bytes(d.train, self._features, d.probe_seeds, d.test)
-
-    @property
-    def _features(self) -> int:
-        return self.pretraining.shape.d_model * self.labelled.language.max_length
+        width = self.pretraining.shape.d_model * self.labelled.language.max_length
+        return len(self.steps) * probing_flops(d.train, width, d.probe_seeds)
 
 
 # Languages.
@@ -194,9 +183,8 @@ class LanguageMeasurement(Run):
         return LanguageStatistics(Estimate(mean, error, int(count)), blind, *tables)
 
     @property
-    def effort(self) -> float:
-        others = self.sentences * self.language.max_length * self.language.words / 1e7
-        return others + teacher_seconds(self.language, self.sentences, self.sentences)
+    def work(self) -> float:
+        return self.language.reading_flops(self.sentences, self.sentences)
 
 
 @dataclass(frozen=True)
@@ -225,7 +213,3 @@ class Calibration(Run):
 
     def load(self, folder: Folder) -> pd.DataFrame:
         return pd.read_csv(folder / "tried.csv")
-
-    @property
-    def effort(self) -> float:
-        return self.sentences / 200

@@ -17,12 +17,11 @@ from sameloss.device import accelerated, accelerator, best_device
 from sameloss.errors import NonFiniteLoss, ParameterError
 from sameloss.measures.saturation import divergences
 from sameloss.models.masked_model import MaskedLanguageModel, Norm, Shape
-from sameloss.runs.checkpoints import Checkpoints, Resumable, TrainedRun, save_tensors, weights_name
-from sameloss.runs.cost import CORE, mean_length, parameters_of, speed_in_words, training_bytes
+from sameloss.runs.checkpoints import STEP, Checkpoints, Resumable, TrainedRun, save_tensors, weights_name
 from sameloss.runs.sampling import CorpusSampling, HeldOutConditionals, LabelledSampling
 from sameloss.runs.torchrun import launch
 from sameloss.seeds import stream_seed
-from sameloss.store.store import SCRATCH, SMALL_BYTES, Folder, Report, Store
+from sameloss.store.store import SCRATCH, Folder, Report, Store
 from sameloss.training.loop import (
     ALONE,
     PLAIN,
@@ -131,7 +130,8 @@ class Pretraining(TrainedRun):
         start = resumable.load(
             lambda step: (folder / weights_name(at) for at in self.checkpoints if 0 < at <= step)
         )
-        length, began = mean_length(self, store, 256), time.perf_counter()
+        few, began = store.get(self.corpus).batch(0, 0, 256), time.perf_counter()
+        length = few.masked.shape[1] if few.lengths is None else float(few.lengths.double().mean())
         gpus = [accelerator().current_device()] if accelerated() else []
         log = _log(f"{self.kind}-{self.key}", start) if process.leads else None
         try:
@@ -144,8 +144,11 @@ class Pretraining(TrainedRun):
                     if log:
                         log.add_scalar("loss", step.loss, step.done)
                         log.add_scalar("lr", step.lr, step.done)
-                    speed = speed_in_words(self, length, step.done - start, time.perf_counter() - began)
-                    report(step.done / self.optimisation.steps, f"loss {step.loss:.3f}, {speed}")
+                    tokens = (step.done - start) * self.optimisation.batch * length
+                    speed = tokens / (time.perf_counter() - began)
+                    report(
+                        step.done / self.optimisation.steps, f"loss {step.loss:.3f}, {speed:,.0f} tokens/s"
+                    )
         except NonFiniteLoss as error:
             raise NonFiniteLoss(
                 f"{error}, seed {self.seed}. The last saved state (step {resumable.saved}) is kept; "
@@ -229,22 +232,27 @@ class Pretraining(TrainedRun):
         return 1 + extra + 2 * bool(self.objective.trace_penalty)
 
     @property
-    def expected_steps(self) -> int:
-        """Number of steps that the training is likely to take."""
-        return self.optimisation.steps
+    def flops(self) -> float:
+        """Floating-point operations, with all sentences of maximal length."""
+        return self.passes * self.optimisation.steps * self.optimisation.batch * self.sentence_flops
 
     @property
-    def effort(self) -> float:
-        return CORE.seconds(self)
+    def work(self) -> float:
+        return self.flops / self.execution.processes + self.passes * self.optimisation.steps * STEP
 
     @property
     def memory(self) -> float:
-        return training_bytes(self)
+        """Weights, gradients, both moments, and activations of a micro-batch, in one process.
 
-    @property
-    def host_memory(self) -> float:
-        """The saved state: weights and both moments."""
-        return SMALL_BYTES + 12 * parameters_of(self)
+        Products in bfloat16 keep two thirds of the activations' bytes, and a copy of the weights. An H100
+        took what this says to 3 % (`results/gpu`: 235M in parts of 256, 512 and 2,048 sentences).
+        """
+        length = self.corpus.language.max_length
+        sentences = min(self.micro_batch, self.optimisation.batch // self.execution.processes)
+        activations = 4 * sentences * length * self.shape.activations(length)
+        if self.execution.autocast:
+            return 18 * self.parameter_count + activations * 2 / 3
+        return 16 * self.parameter_count + activations
 
 
 @dataclass(frozen=True)
@@ -273,11 +281,6 @@ class CoolDown(Pretraining):
         check_counts(self, "look_every")
         if self.checkpoints != (self.optimisation.steps,):
             raise ParameterError("A cool-down keeps its last model alone.")
-
-    @property
-    def expected_steps(self) -> int:
-        """The book's cool-downs took two fifths of the maximal steps on average."""
-        return round(0.4 * self.optimisation.steps)
 
     def _steps(
         self, model: MaskedLanguageModel, optimiser: Optimizer, store: Store, start: int, process: Process

@@ -14,11 +14,11 @@ from torch import Tensor
 from sameloss.checks import check_choice, check_counts
 from sameloss.errors import LanguageError, ParameterError
 from sameloss.languages import Language, LanguageSpec, Sentences
+from sameloss.languages.autoregressive import AutoregressiveLanguage
 from sameloss.languages.language import NO_LABEL, LabelKind, labels
 from sameloss.languages.masking import Batch, mask_batch
-from sameloss.runs.cost import teacher_seconds
 from sameloss.seeds import generator_for
-from sameloss.store.store import SMALL_BYTES, Folder, Report, Run, Store, write_atomically
+from sameloss.store.store import Folder, Report, Run, Store, write_atomically
 from sameloss.training.corpus import Corpus, EndlessCorpus, write_corpus
 
 # Held-out sentences and their exact conditionals.
@@ -39,7 +39,7 @@ def held_out_masked(language: Language, count: int, seed: int, use: str) -> Batc
 def held_out_conditionals(language: Language, count: int, seed: int, use: str) -> Float[Tensor, "batch word"]:
     """Compute Pr(. | x_-t) of the masked sentences that `held_out_masked` draws."""
     sentences, positions = _with_positions(language, count, seed, use)
-    if hasattr(language, "conditionals_at"):  # other positions would cost a pass for every word
+    if isinstance(language, AutoregressiveLanguage):  # other positions would cost a pass for every word
         return language.conditionals_at(sentences, positions)
     return language.conditionals(sentences)[torch.arange(count), positions]
 
@@ -72,14 +72,8 @@ class HeldOutConditionals(Run):
         write_atomically(folder / HELD_OUT, content)
 
     @property
-    def effort(self) -> float:
-        positions = self.sentences * self.language.max_length
-        return 1 + teacher_seconds(self.language, self.sentences, positions)
-
-    @property
-    def memory(self) -> float:
-        """The conditionals, and their bytes as they are written."""
-        return SMALL_BYTES + 24.0 * self.sentences * self.language.max_length * self.language.words
+    def work(self) -> float:
+        return self.language.reading_flops(self.sentences, self.sentences * self.language.max_length)
 
     def load(self, folder: Folder) -> tuple[Sentences, Float[Tensor, "batch seq word"]]:
         tensors = load_file(folder / HELD_OUT)
@@ -113,9 +107,8 @@ class CorpusSampling(Run):
         return Corpus(folder) if self.sentences else EndlessCorpus(self.language.build(), self.seed)
 
     @property
-    def effort(self) -> float:
-        sentences = self.sentences or 0
-        return sentences / 1e6 + teacher_seconds(self.language, sentences)
+    def work(self) -> float:
+        return self.language.reading_flops(self.sentences or 0)
 
 
 # Labelled sentences of downstream tasks.
@@ -166,7 +159,7 @@ class LabelledSampling(Run):
     @property
     def classes(self) -> tuple[int, ...]:
         """Number of classes of each task."""
-        return _classes(self.language, self.downstream.tasks)  # type: ignore[arg-type]  # frozen dataclasses
+        return _classes(self.language, self.downstream.tasks)
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         language, d = self.language.build(), self.downstream
@@ -180,9 +173,9 @@ class LabelledSampling(Run):
             )
 
     @property
-    def effort(self) -> float:
+    def work(self) -> float:
         d = self.downstream  # each sentence is drawn, then labelled
-        return 1 + teacher_seconds(self.language, 2 * (d.train * d.probe_seeds + d.test))
+        return self.language.reading_flops(2 * (d.train * d.probe_seeds + d.test))
 
     def _draw(self, language: Language, use: str, count: int) -> LabelledSentences:
         """Draw until `count` sentences have a label in every task."""

@@ -45,9 +45,8 @@ def stage(
     kind: str,
     *,
     schema: int = 1,
-    seconds: Callable[[Any], float] = lambda run: 1.0,
+    work: Callable[[Any], float] = lambda run: 0.0,
     memory: Callable[[Any], float] = lambda run: SMALL_BYTES,
-    host_memory: Callable[[Any], float] = lambda run: SMALL_BYTES,
     accelerated: bool = False,
     advice: str = ADVICE,
 ) -> Callable[[Callable[..., pd.DataFrame]], Callable[..., Run]]:
@@ -59,9 +58,8 @@ def stage(
     Args:
         kind: name of the class and of its folder in the store.
         schema: to be raised when the function changes what it computes.
-        seconds: estimated compute time of a run on the reference core.
+        work: to which the time of a run is proportional, see `Run.work`.
         memory: estimated peak memory of a run on its device, in bytes.
-        host_memory: the same beside a GPU.
         accelerated: whether it computes on the GPU where there is one.
         advice: what to change if memory is short.
 
@@ -87,9 +85,8 @@ def stage(
         namespace: dict[str, Any] = {
             "__doc__": function.__doc__,
             "compute": compute,
-            "effort": property(seconds),
+            "work": property(work),
             "memory": property(memory),
-            "host_memory": property(host_memory),
             "accelerated": accelerated,
             "memory_advice": advice,
             "schema": schema,

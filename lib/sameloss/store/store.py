@@ -86,18 +86,22 @@ class Run:
         return frozenset()
 
     @property
+    def work(self) -> float:
+        """Floating-point operations, or another amount that tells a long run of its kind from a short one.
+
+        Zero where all take about as long; for an accelerated run always operations.
+        """
+        return 0.0
+
+    @property
     def effort(self) -> float:
-        """Estimated seconds on the reference core: for scheduling, progress and cost estimates."""
-        return 1.0
+        """Estimated seconds on a core of the record, see `prices`: for scheduling, progress and costs."""
+        seconds, unit = prices().get(self.kind, prices()[OTHER])
+        return unit * self.work or seconds
 
     @property
     def memory(self) -> float:
         """Estimated peak memory (bytes) on the device that computes, besides the loaded libraries."""
-        return SMALL_BYTES
-
-    @property
-    def host_memory(self) -> float:
-        """Estimated peak memory (bytes) beside the GPU of an accelerated run."""
         return SMALL_BYTES
 
     @property
@@ -137,6 +141,21 @@ class Run:
     def parents(self) -> list["Run"]:
         """Runs that this one reads."""
         return [v for f in fields(self) if isinstance(v := getattr(self, f.name), Run)]
+
+
+PRICES = Path(__file__).with_name("prices.json")
+
+OTHER = "other"
+"""Name in `PRICES` of kinds that the record lacks."""
+
+
+@cache
+def prices() -> dict[str, list[float]]:
+    """Median seconds of a recorded run, and of a unit of its work, by kind.
+
+    `python tests/record.py` derives them from the record; its machines were busy, as a reader's may be.
+    """
+    return json.loads(PRICES.read_text())
 
 
 def _keyed(value: Any) -> list[Field]:

@@ -116,7 +116,7 @@ PRESETS = ("smoke", "laptop", "laptop-long", "gpu", "paper")
 """Presets of the book, from a test to the paper's protocol; each study defines its own."""
 
 MAX_HOURS = {
-    "smoke": 1.0,
+    "smoke": 0.5,
     "laptop": 5.0,
     "laptop-long": 60.0,
     "workstation": 200.0,
@@ -125,7 +125,7 @@ MAX_HOURS = {
     "gpu": 100.0,
     "paper": 5000.0,
 }
-"""Hours of a reference core, or with a GPU of an H200, above which a page refuses to start.
+"""Hours of a core, or with a GPU of an H200, above which a page refuses to start.
 
 Five to ten times the cost of the whole book at the preset: the limit stops mistakes, nothing intended."""
 

@@ -14,6 +14,7 @@ from torch import Generator
 
 from sameloss.device import best_device
 from sameloss.errors import NonFiniteLoss, ParameterError
+from sameloss.runs.checkpoints import STEP
 from sameloss.runs.stage import stage
 from sameloss.seeds import generator_for, stream_seed
 from sameloss.store.store import Report
@@ -94,7 +95,7 @@ def _families(
         yield f"critical {shift:+g}", column, unscaled * column.time_scale
 
 
-@stage("ListFlows", seconds=lambda run: 0.12 * (len(run.readouts) + 1 + 3 * len(run.critical_words)))
+@stage("ListFlows")
 def list_flows(
     task: TaskShape, readouts: tuple[float, ...], critical_words: tuple[int, ...], unscaled: float
 ) -> pd.DataFrame:
@@ -116,7 +117,7 @@ def _log_times(horizon: float) -> np.ndarray:
     return np.geomspace(first, horizon, round(12 * np.log10(horizon / first)) + 1)
 
 
-@stage("ListCurves", seconds=lambda run: 0.15 * len(run.readouts))
+@stage("ListCurves")
 def list_curves(task: TaskShape, readouts: tuple[float, ...], horizon: float) -> pd.DataFrame:
     """Scores, loss, accuracy and attention along the flow, at equal distances of log time.
 
@@ -142,7 +143,7 @@ def list_curves(task: TaskShape, readouts: tuple[float, ...], horizon: float) ->
     return pd.DataFrame(rows)
 
 
-@stage("ListDescents", seconds=lambda run: 0.35 * len(run.tasks))
+@stage("ListDescents")
 def list_descents(tasks: tuple[TaskShape, ...]) -> pd.DataFrame:
     """Gradient descent on the exact loss at the theorem's read-out and rate, on several tasks.
 
@@ -239,13 +240,13 @@ def evaluate(task: DecisionLists, scores: Matrix, read_out: Matrix, sequences: S
     }
 
 
-def _sgd_seconds(run: Any) -> float:
-    token = run.task.length * run.task.words
-    dense = run.how.batch * token * run.task.words if run.readout is None else 0
-    return run.how.steps * (1.2e-3 + dense / 2e10) + run.how.looks * run.looked * token / 1e8
+def _sgd_work(run: Any) -> float:
+    sequence = run.task.length * run.task.words
+    dense = run.how.batch * sequence * run.task.words if run.readout is None else 0
+    return run.how.steps * (STEP / 4 + dense) + 200 * run.how.looks * run.looked * sequence
 
 
-@stage("ListSGD", seconds=_sgd_seconds, accelerated=True)
+@stage("ListSGD", work=_sgd_work, accelerated=True)
 def list_sgd(
     task: TaskShape, readout: float | None, how: Steps, looked: int, seed: int, report: Report
 ) -> pd.DataFrame:
@@ -261,7 +262,7 @@ def list_sgd(
 # Steps of the proofs in random cases.
 
 
-@stage("ListProofs", schema=2, seconds=lambda run: 0.06 * run.cases)
+@stage("ListProofs", schema=2, work=lambda run: run.cases)
 def list_proofs(cases: int, seed: int) -> pd.DataFrame:
     """Inequalities of the proofs and relations of the assumptions, one row per random case."""
     kinds: dict[str, Callable[..., Any]] = {

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import pandas as pd
 import torch
@@ -69,12 +68,7 @@ def _error_after(model: Transformer, downstream: Inputs, few: int, generator: to
     return float(theory.fitted_losses(model, downstream, few, 100, generator).median())
 
 
-def _minimisation_seconds(run: Any) -> float:
-    s = run.settings
-    return 2.5e-4 * s.restarts * s.minimisation_steps * 4.0 ** ((s.length - 6) / 2)
-
-
-@stage("DyckMinimisation", seconds=_minimisation_seconds)
+@stage("DyckMinimisation", work=lambda run: run.settings.restarts * run.settings.minimisation_steps)
 def dyck_minimisation(settings: DyckSettings, width: int) -> pd.DataFrame:
     """Search for solutions of the smallest trace from random points; a row per restart."""
     s, inputs, rows = settings, theory.pretraining_inputs(settings.length), []
@@ -113,7 +107,7 @@ def dyck_transfer(settings: DyckSettings) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns.split())
 
 
-@stage("DyckFeatures", seconds=lambda run: 0.2 * run.settings.feature_seeds)
+@stage("DyckFeatures", work=lambda run: run.settings.feature_seeds)
 def dyck_features(settings: DyckSettings, report: Report) -> pd.DataFrame:
     """Measure random features, solution (2), by width: the best head, and the head of the paper's proof."""
     s, inputs, rows = settings, theory.pretraining_inputs(settings.length), []
@@ -144,12 +138,7 @@ def dyck_features(settings: DyckSettings, report: Report) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _training_seconds(run: Any) -> float:
-    s = run.settings
-    return s.training_steps * (3e-4 + 1.6e-5 * s.seeds * len(s.noises))
-
-
-@stage("DyckTraining", seconds=_training_seconds)
+@stage("DyckTraining", work=lambda run: run.settings.training_steps)
 def dyck_training(settings: DyckSettings, report: Report) -> pd.DataFrame:
     """Measure models along SGD with and without label noise, from V ~ N(0, T) and u ~ N(0, 1)."""
     s, inputs, rows = settings, theory.pretraining_inputs(settings.length), []

@@ -18,7 +18,7 @@ from sameloss.languages.masking import mask_batch
 from sameloss.models.encoder import EncoderShape
 from sameloss.models.enlarge import PRESERVING, Filling, LayerMap, grid, grow, repeated
 from sameloss.models.masked_model import MaskedLanguageModel
-from sameloss.runs.checkpoints import Checkpoints, Resumable, TrainedRun, save_tensors, weights_name
+from sameloss.runs.checkpoints import STEP, Checkpoints, Resumable, TrainedRun, save_tensors, weights_name
 from sameloss.runs.pretraining import Pretraining
 from sameloss.runs.sampling import CorpusSampling, HeldOutConditionals
 from sameloss.runs.stage import TABLE, Tabled
@@ -73,9 +73,6 @@ MOMENTS = "moments.safetensors"
 
 MEMBERS = "members.safetensors"
 
-OVERHEAD = 1e-3
-"""Seconds per step and layer that do not depend on the width."""
-
 
 @dataclass(frozen=True)
 class GrowthBase(Pretraining):
@@ -94,10 +91,6 @@ class GrowthBase(Pretraining):
     def done(self) -> int:
         """Steps since initialisation."""
         return self.optimisation.steps
-
-    @property
-    def flops(self) -> float:
-        return self.done * self.flops_of_step(self.shape)
 
     def flops_of_step(self, shape: EncoderShape) -> float:
         """FLOPs of one step on a batch of this training, for a model of the given shape."""
@@ -214,11 +207,8 @@ class _Grown(Run):
         )
 
     @property
-    def effort(self) -> float:
-        root = self.root
-        rows = self.steps * root.optimisation.batch + len(self.looks) * self.held_out.sentences / 3
-        work = len(self.names) * rows * root.flops_of_step(self.shape) / root.optimisation.batch / 1.9e10
-        return work + self.steps * OVERHEAD * (1 + self.shape.layers)
+    def work(self) -> float:
+        return self.steps * (STEP + len(self.names) * self.root.flops_of_step(self.shape))
 
 
 def _evaluation(
@@ -286,10 +276,6 @@ class Member(TrainedRun):
     def load(self, folder: Folder) -> Checkpoints:
         model = replace(self.candidates.root, shape=self.shape)
         return Checkpoints(folder, self.checkpoints, model.new_model)
-
-    @property
-    def effort(self) -> float:
-        return 0.01
 
 
 class StageEnd(Checkpoints):
@@ -363,9 +349,8 @@ class Stage(_Grown):
         return StageEnd(folder, self.looks, replace(self.root, shape=self.shape).new_model)
 
     @property
-    def effort(self) -> float:
-        fraction = (self.steps + max(0, len(self.operators) - 1) * self.lag) / self.steps
-        return super().effort * fraction / len(self.names)
+    def work(self) -> float:
+        return self.steps * STEP + self.flops - self.base.flops
 
 
 # Growing once

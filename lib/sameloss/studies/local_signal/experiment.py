@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -42,7 +41,7 @@ def log_steps(last: float) -> Float[np.ndarray, " step"]:
     return np.append(0.0, np.geomspace(1, last, round(STEPS_PER_DECADE * np.log10(last)) + 1))
 
 
-@stage("SignalFlows", seconds=lambda run: 0.3 * len(run.rows_of_noise) * len(run.multipliers))
+@stage("SignalFlows", work=lambda run: len(run.rows_of_noise) * len(run.multipliers))
 def signal_flows(
     rows_of_noise: tuple[int, ...], multipliers: tuple[float, ...], descent: FilterDescent, steps: float,
     report: Report,
@@ -63,7 +62,7 @@ def eval_steps(steps: int) -> Int[np.ndarray, " step"]:
     return np.unique(np.minimum(np.append(np.arange(1, EARLY), later), steps))
 
 
-@stage("SignalSGD", seconds=lambda run: 8e-9 * run.steps * run.batch * run.patches.noise)
+@stage("SignalSGD", work=lambda run: run.steps * run.batch * run.patches.noise)
 def signal_sgd(
     patches: Patches, descent: FilterDescent, d: int, batch: int, steps: int, seed: int, report: Report
 ) -> pd.DataFrame:
@@ -94,12 +93,7 @@ class TangentStarts:
     images: int  # for each of them
 
 
-def _tangent_seconds(run: Any) -> float:
-    images = 1e-7 * run.tried.images * run.patches.noise * run.tried.held
-    return sum(1.5e-4 * m**2 * run.tried.starts + images * m / 8 for m in run.tried.filters)
-
-
-@stage("TangentRows", seconds=_tangent_seconds)
+@stage("TangentRows", work=lambda run: run.tried.images * run.tried.held * sum(run.tried.filters))
 def tangent_rows(patches: Patches, tried: TangentStarts, seed: int, report: Report) -> pd.DataFrame:
     """Compute the best errors of tangent kernels.
 

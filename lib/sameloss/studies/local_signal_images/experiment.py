@@ -40,8 +40,6 @@ class Measure:
     BEFORE, ACTIVE = "active before", "active after"  # training: fraction of active neurons
 
 
-LINEAR_COST = 2  # cost of a training step of the linearised network, relative to one of the network
-
 RIDGES = tuple(10.0 ** (half / 2) for half in range(-12, 5))
 
 
@@ -69,26 +67,17 @@ def _order(seed: int) -> torch.Generator:
     return generator_for("order of visits", seed)
 
 
-def _size(run: Any) -> tuple[int, float]:
-    """Parameters and multiplications of the run's network, see `theory.network_size`."""
-    return theory.network_size(run.network, run.source.shape[0], run.scene.side)
+def _work(run: Any, steps: int) -> float:
+    """Floating-point operations of so many steps on the run's network."""
+    _, products = theory.network_size(run.network, run.source.shape[0], run.scene.side)
+    return steps * run.descent.batch * 6 * products
 
 
-def _training_seconds(run: Any) -> float:
-    return run.descent.steps * (1e-3 + 3e-11 * run.descent.batch * 3 * _size(run)[1])
-
-
-def _comparison_seconds(run: Any) -> float:
-    total, images = _training_seconds(run), run.examples + run.source.tested
-    if run.kernel is not None:
-        solved = 2e-11 * _size(run)[0] * images * run.examples + 1.5e-9 * run.examples**3
-        total += (1 + run.kernel.trained) * (solved + 3e-4 * images)
-    if run.linear is not None:
-        total += LINEAR_COST * _training_seconds(run) * run.linear.steps / run.descent.steps
-    return total
-
-
-@stage("ImageComparison", seconds=_comparison_seconds, accelerated=True)
+@stage(
+    "ImageComparison",
+    work=lambda run: _work(run, run.descent.steps + (2 * run.linear.steps if run.linear else 0)),
+    accelerated=True,
+)
 def image_comparison(
     source: ImageSource,
     scene: Scene,
@@ -167,7 +156,7 @@ def _kernels(
 
 @stage(
     "LazyTraining",
-    seconds=lambda run: _training_seconds(run) * (len(run.scales) + LINEAR_COST),
+    work=lambda run: _work(run, run.descent.steps * (len(run.scales) + 2)),
     accelerated=True,
 )
 def lazy_training(

@@ -193,12 +193,6 @@ class SGDDrift(_OnTheManifold):
         table["finite"] = self._flow_trace(finite, times)(table.time)
         return table
 
-    @property
-    def effort(self) -> float:
-        s = self.settings
-        steps = sum(s.horizon * batch / rate**2 for batch in s.batches for rate in s.rates(batch))
-        return 3 + steps * (2e-4 + 3e-7 * s.replicas)
-
 
 def _steps(horizon: float, unit: float) -> list[int]:
     """Numbers of steps at `TIMES` equal times from 0 to the horizon, each once; a step takes `unit`."""
@@ -303,12 +297,6 @@ class AdamDrift(_OnTheManifold):
         for name, values in (("trace", trace), ("sharpness", sharpness)):
             columns |= {name: values.mean(1), f"{name}_se": values.std(1) / s.adam_replicas**0.5}
         return pd.DataFrame(columns), close[-1], trace
-
-    @property
-    def effort(self) -> float:
-        s = self.settings
-        steps = sum(s.adam_horizon / rate**2 for rate in s.adam_rates) + s.end_horizon / s.adam_rates[0] ** 2
-        return 3 + steps * (2e-4 + 3e-7 * s.adam_replicas)
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,8 @@ from sameloss.statistics.intervals import Estimate
 from sameloss.store.store import Report, Store
 
 
-def _floats(run: Any) -> float:
-    """Size of one layer's activations, to which the seconds of a comparison are proportional."""
-    return run.sentences * run.pretraining.shape.d_model
+def _work(run: Any) -> float:
+    return run.sentences * run.pretraining.sentence_flops
 
 
 # Estimators of the trace, compared on one checkpoint.
@@ -87,7 +86,7 @@ ESTIMATORS = {
 """The compared estimators, by their names in data."""
 
 
-@stage("EstimatorComparison", schema=2, seconds=lambda run: _floats(run) / 2e4, accelerated=True)
+@stage("EstimatorComparison", schema=2, work=_work, accelerated=True)
 def estimator_measurement(
     pretraining: TrainedRun, sentences: int, seed: int, store: Store, report: Report
 ) -> pd.DataFrame:
@@ -118,7 +117,7 @@ CHAINS: dict[str, Any] = {"chains": 3, "batch": 64, "lr": 3e-4, "localisation": 
 """Sampling of the learning coefficient: the slowest direction forgets its start in some 70 steps."""
 
 
-@stage("ReparametrisationMeasurement", schema=2, seconds=lambda run: _floats(run) / 8e1, accelerated=True)
+@stage("ReparametrisationMeasurement", schema=2, work=_work, accelerated=True)
 def reparametrisation_measurement(
     pretraining: TrainedRun, sentences: int, seed: int, chain_steps: int, store: Store, report: Report
 ) -> pd.DataFrame:

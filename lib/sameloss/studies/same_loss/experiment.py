@@ -23,8 +23,11 @@ from sameloss.measures.downstream import (
     contextual_features,
     finetune,
     one_hot_features,
+    probing_bytes,
+    probing_flops,
     random_expansion,
 )
+from sameloss.measures.flatness.gradient_norms import CHUNK_BYTES
 from sameloss.measures.flatness.trace import fisher_trace, relative_trace
 from sameloss.measures.saturation import bag_of_words_kl, divergences
 from sameloss.models.encoder import EncoderShape
@@ -32,14 +35,6 @@ from sameloss.models.enlarge import trace_law
 from sameloss.models.masked_model import MaskedLanguageModel, Shape
 from sameloss.models.sizes import LSTM_SIZES, SIZES
 from sameloss.runs.checkpoints import TrainedRun
-from sameloss.runs.cost import (
-    parameters_of,
-    probing_bytes,
-    probing_seconds,
-    teacher_seconds,
-    trace_bytes,
-    trace_seconds,
-)
 from sameloss.runs.measurements import MEASURES, flatness_measures
 from sameloss.runs.pretraining import CoolDown, Pretraining
 from sameloss.runs.sampling import (
@@ -216,11 +211,11 @@ class Replicate:
     def language(self) -> LanguageSpec:
         """The replicate's draw; a grammar that a reader gives has no seed."""
         language = self.setup.language
-        return replace(language, seed=self.seed) if hasattr(language, "seed") else language  # type: ignore[type-var]
+        return replace(language, seed=self.seed) if language.seeded else language  # type: ignore[type-var]
 
     @property
     def _amounts(self) -> "Experiment | Teacher":
-        return self.experiment.teacher if hasattr(self.language, "corpus") else self.experiment
+        return self.experiment.teacher if self.language.pretrained else self.experiment
 
     @cached_property
     def labelled(self) -> LabelledSampling:
@@ -387,7 +382,7 @@ class Measurement(NamedTuple):
         setup, spec = self.replicate.setup, self.replicate.language
         shape = setup.models.get(self.model)
         return {
-            "language": "pretrained" if hasattr(spec, "corpus") else setup.name,
+            "language": "pretrained" if spec.pretrained else setup.name,
             "replicate": self.replicate.seed,
             "model": self.model,
             "parameters": shape.parameter_count(spec.words, spec.max_length) if shape else 0,
@@ -483,34 +478,26 @@ def _probed_width(run: Any) -> int:
     return run.measures.features or run.training.shape.d_model * run.labelled.language.max_length
 
 
-def _measuring_seconds(run: Any) -> float:
+def _measuring_work(run: Any) -> float:
+    """Gradients of a trace, and probes, of which controls are about four more."""
     m = run.measures
-    probes = probing_seconds(m.train, _probed_width(run), m.probe_sets)
-    drawn = teacher_seconds(run.labelled.language, m.trace_sentences)
-    return 2 + drawn + trace_seconds(run.training, m.trace_sentences) + (1 + 4 * run.controls) * probes
+    probe = probing_flops(m.train, _probed_width(run), m.probe_sets)
+    trace = m.trace_sentences * run.training.sentence_flops
+    return trace + (5 if run.controls or m.capacities else 1) * probe
 
 
 def _measuring_bytes(run: Any) -> float:
-    """The larger of probe and trace; with controls, of the probe on many labels."""
+    """The larger of trace (weights, and 3.5 times its chunk) and probe; with controls, on many labels."""
     m, test = run.measures, run.labelled.downstream.test
     sizes = [(m.train, m.probe_sets), *([(m.many_labels, 1)] if run.controls else [])]
     probes = (probing_bytes(labels, _probed_width(run), sets, test) for labels, sets in sizes)
-    return SMALL_BYTES + max(*probes, trace_bytes(run.training))
-
-
-def _features_bytes(run: Any) -> float:
-    """Features of all sentences on the CPU, where their parts are joined, before they move to the GPU."""
-    d = run.labelled.downstream
-    return (
-        SMALL_BYTES + 8.0 * (d.train + d.test) * run.training.shape.d_model * run.labelled.language.max_length
-    )
+    return SMALL_BYTES + max(*probes, 4 * run.training.parameter_count + 3.5 * CHUNK_BYTES[best_device()])
 
 
 @stage(
     "ModelMeasurement",
-    seconds=_measuring_seconds,
+    work=_measuring_work,
     memory=_measuring_bytes,
-    host_memory=_features_bytes,
     accelerated=True,
     advice="choose a smaller size or fewer probe_seeds",
 )
@@ -568,15 +555,10 @@ def _readings(features: Features, width: int | None) -> dict[str, Features]:
     return {FEATURES: features, EXPANDED: features if width is None else _expanded(features, width)}
 
 
-def _flatness_seconds(run: Any) -> float:
-    exact = teacher_seconds(run.training.corpus.language, run.sentences, run.sentences)
-    return run.sentences * run.training.shape.d_model / 1e3 + exact
-
-
 @stage(
     "FlatnessMeasures",
-    seconds=_flatness_seconds,
-    memory=lambda run: SMALL_BYTES + 30 * 8 * parameters_of(run.training),  # 20 diagonals are the most of it
+    work=lambda run: run.sentences * run.training.corpus.language.words * run.training.sentence_flops,
+    memory=lambda run: SMALL_BYTES + 30 * 8 * run.training.parameter_count,  # most of it: 20 diagonals
     accelerated=True,
 )
 def flatness_measurement(
@@ -607,23 +589,18 @@ def _finetuned(
         yield row("accuracy", 100 * float(correct.double().mean()), 0.0, task, reading)
 
 
-def _baseline_seconds(run: Any) -> float:
-    """Conditionals of all sentences, and two probes, each on as many features as words in a sentence."""
-    m, d = run.measures, run.labelled.downstream
-    return 2 + (d.train + d.test) / 500 + 2 * probing_seconds(m.train, _baseline_width(run), m.probe_sets)
+def _baseline_probe(run: Any) -> tuple[int, int, int]:
+    """Sentences, features and sets of the widest probe, which reads which word stands where."""
+    m, spec = run.measures, run.labelled.language
+    return m.train, max(m.features or 0, spec.words * spec.max_length), m.probe_sets
 
 
-def _baseline_width(run: Any) -> int:
-    spec = run.labelled.language
-    return max(run.measures.features or 0, spec.words * spec.max_length)
-
-
-def _baseline_bytes(run: Any) -> float:
-    m, test = run.measures, run.labelled.downstream.test
-    return SMALL_BYTES + probing_bytes(m.train, _baseline_width(run), m.probe_sets, test)
-
-
-@stage("LanguageBaselines", seconds=_baseline_seconds, memory=_baseline_bytes, accelerated=True)
+@stage(
+    "LanguageBaselines",
+    work=lambda run: (2 - run.labelled.language.pretrained) * probing_flops(*_baseline_probe(run)),
+    memory=lambda run: SMALL_BYTES + probing_bytes(*_baseline_probe(run), run.labelled.downstream.test),
+    accelerated=True,
+)
 def language_baselines(
     labelled: LabelledSampling, held_out: HeldOutConditionals, measures: Measures, store: Store
 ) -> pd.DataFrame:
@@ -635,7 +612,7 @@ def language_baselines(
     m, language = measures, labelled.language.build()
     sentences, conditionals = store.get(held_out)
     rows = [row("context", *context_information(language, sentences, conditionals)[:2])]
-    pretrained = hasattr(labelled.language, "token_flops")
+    pretrained = labelled.language.pretrained
     if pretrained:  # too few conditionals to fit a bag of words to
         rows.append(row("entropy", *Estimate.of(entropies(conditionals, sentences))[:2]))
     else:

@@ -11,7 +11,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from sameloss.images import ImageSource, visiting_order
-from sameloss.runs.checkpoints import Resumable
+from sameloss.runs.checkpoints import STEP, Resumable
 from sameloss.runs.stage import TABLE
 from sameloss.seeds import generator_for
 from sameloss.store.store import SCRATCH, Folder, Report, Run, Store, write_atomically
@@ -95,10 +95,10 @@ class TwinTraining(Run):
         return {name: pd.read_csv(folder / f"{name}.csv") for name in ("table", "paths")}
 
     @property
-    def effort(self) -> float:
+    def work(self) -> float:
         models = 2 * self.pairs * len(self.seeds)
-        of_a_step = training.products(self.network, self.source.shape) * self.descent.batch * models
-        return self.descent.steps * (5e-4 + 3e-10 * of_a_step)
+        of_an_image = 6 * training.products(self.network, self.source.shape)
+        return self.descent.steps * (STEP / 3 + models * self.descent.batch * of_an_image)
 
 
 def _csv(table: pd.DataFrame) -> bytes:
