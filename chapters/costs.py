@@ -37,7 +37,8 @@ page.prepare([run for other in pages for run in other.runs()])
 # The table covers all comparisons of Part I. It has the memory and the time of the training runs alone, one
 # after another, with every sentence counted at full length. The time on a core is what the record of training runs took,
 # by the median per operation. `gpu` and `paper` are estimated for an NVIDIA H200 from its data
-# sheet (989 TFLOP/s in bfloat16, 67 in float32 for LSTMs), assuming 40 % of the peak. The section *Measured on a GPU* has what an H100 took, and
+# sheet (989 TFLOP/s in bfloat16, 67 in float32 for LSTMs), assuming 40 % of the peak and
+# ten milliseconds to launch the work on a micro-batch. The section *Measured on a GPU* has what an H100 took, and
 # *Recorded runs* what recorded presets took.
 
 # %%

@@ -1,17 +1,24 @@
 """Operations and bytes of a pre-training counted by hand; seconds beside those of the record."""
 
+import re
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 from recorded import prices
 
-from sameloss.book.costs import h200_seconds
+from sameloss.book.costs import H200_FLOAT32, h200_seconds
+from sameloss.languages.paper import PAPER_LANGUAGE
+from sameloss.measures.downstream import probing_flops
 from sameloss.models.bilstm import BiLSTMShape
+from sameloss.models.sizes import SIZES
 from sameloss.runs.checkpoints import STEP
-from sameloss.runs.sampling import Downstream, LabelledSampling
+from sameloss.runs.pretraining import Pretraining
+from sameloss.runs.sampling import CorpusSampling, Downstream, LabelledSampling
 from sameloss.store import store
+from sameloss.store.location import results_folder
 from sameloss.store.store import OTHER
-from sameloss.training.loop import Execution
+from sameloss.training.loop import Execution, Optimisation
 from sameloss.training.objectives import Adversary, Objective, TracePenalty
 
 FEW = {"CorpusSampling", "CoolDown", "LanguageMeasurement", "ProofTable"}
@@ -58,10 +65,31 @@ def test_processes_share_the_work(tiny_run):
     assert two.work == tiny_run.flops / 2 + 60 * STEP
 
 
-@pytest.mark.parametrize(("autocast", "rate"), [(True, 0.4 * 989e12), (False, 0.4 * 67e12)])
-def test_an_h200_reaches_two_fifths_of_its_peak(tiny_run, autocast, rate):
-    run = replace(tiny_run, execution=Execution(autocast=autocast))
-    assert h200_seconds(run) == pytest.approx(run.work / rate, rel=0.1)
+def on_a_gpu(what):
+    """Seconds that an H100 took."""
+    return pd.read_csv(results_folder() / "gpu" / "sizes.csv").set_index("what").seconds[what]
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "pre-training 5M, 4096 sentences a step in parts of 2048",
+        "pre-training 41M, 4096 sentences a step in parts of 2048",
+        "pre-training 235M, 4096 sentences a step in parts of 2048",
+        "pre-training 235M, 4096 sentences a step in parts of 512",
+    ],
+)
+def test_a_step_on_a_gpu_took_about_what_is_estimated(what):
+    size, part = re.fullmatch(r"pre-training (\w+), 4096 sentences a step in parts of (\d+)", what).groups()
+    corpus, steps = CorpusSampling(PAPER_LANGUAGE, None, 0), Optimisation(1, 4096, 1e-4)
+    how = Execution(autocast=True, by_length=True)
+    run = Pretraining(corpus, SIZES["paper"][size], steps, 0, (1,), int(part), 1000, execution=how)
+    assert h200_seconds(run) == pytest.approx(on_a_gpu(what), rel=0.5)
+
+
+def test_a_probe_on_a_gpu_took_about_what_is_estimated():
+    took = on_a_gpu("probe, 1 seed, 20000 sentences, 32768 features")
+    assert probing_flops(20_000, 32_768, 1) / H200_FLOAT32 == pytest.approx(took, rel=0.5)
 
 
 @pytest.mark.book

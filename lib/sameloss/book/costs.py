@@ -19,9 +19,11 @@ MOST_PARTS = 3
 H200_BFLOAT16, H200_FLOAT32 = 4e14, 2.5e13
 """Operations per second of an NVIDIA H200: two fifths of the peak in its data sheet, assumed.
 
-In bfloat16 are pre-trainings of encoders, all of whose sentences are counted at full length. At 235M an H100
-took 15 s for a probe, which the second number makes 11 s.
+In bfloat16 are pre-trainings of encoders, all of whose sentences are counted at full length.
 """
+
+H200_STEP_S = 0.01
+"""Seconds in which a GPU is told what to do for a micro-batch; an H100 took 11 ms for d = 48."""
 
 
 def estimate(about: str, store: Store, runs: Iterable[Run], max_hours: float, workers: int | None) -> str:
@@ -96,8 +98,11 @@ def reference_seconds(run: Run) -> float:
 
 def h200_seconds(run: Run) -> float:
     """Estimated seconds on an NVIDIA H200."""
-    bfloat16 = isinstance(run, Pretraining) and run.execution.autocast
-    return run.work / (H200_BFLOAT16 if bfloat16 else H200_FLOAT32)
+    if not isinstance(run, Pretraining):
+        return run.work / H200_FLOAT32
+    micro_batches = -(-run.optimisation.batch // (run.execution.processes * run.micro_batch))
+    rate = H200_BFLOAT16 if run.execution.autocast else H200_FLOAT32
+    return run.work / rate + run.passes * run.optimisation.steps * micro_batches * H200_STEP_S
 
 
 def at_once(workers: int | None) -> int:
