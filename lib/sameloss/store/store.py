@@ -186,9 +186,9 @@ def _chosen(value: Any) -> list[Field]:
 
 def _at_default(field: Field, value: Any) -> bool:
     default = field.default if field.default_factory is MISSING else field.default_factory()
-    if value is default or default is MISSING or value != default:
-        return value is default
-    return _json(value) == _json(default)
+    if isinstance(value, str | int | float) and value != default:  # most fields, without a text of each
+        return False
+    return value is default or (default is not MISSING and _json(value) == _json(default))
 
 
 def _json(value: Any) -> str:
