@@ -292,7 +292,10 @@ def test_a_folder_without_permission_is_a_store_error(folder):
 
 
 def test_a_full_disk_loses_nothing(tmp_path):
-    """RLIMIT_FSIZE makes writes beyond 100 KB fail as a full disk does."""
+    """RLIMIT_FSIZE makes writes beyond 100 KB fail as a full disk does.
+
+    Without bytecode (-B): what Python compiles under the limit it would cut off in the environment, for good.
+    """
     script = """
         import resource, sys
         sys.path.insert(0, "TESTS")
@@ -316,7 +319,7 @@ def test_a_full_disk_loses_nothing(tmp_path):
     """
     script = script.replace("TESTS", str(Path(toy_runs.__file__).parent)).replace("ROOT", str(tmp_path / "a"))
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False
+        [sys.executable, "-B", "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("No space left in the artifacts folder") == 3
