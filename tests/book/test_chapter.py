@@ -134,25 +134,39 @@ def test_bad_parameters_are_refused(given, message, squares):
         squares(given)
 
 
-def in_ipython(folder, *cells):
-    """What IPython prints when it executes cells one after the other, with a start-up file, as a notebook."""
+def in_ipython(folder, *notebooks):
+    """What IPython prints of each notebook, whose cells it executes in their order after a start-up file.
+
+    Each has a process of its own; the library is imported once for all of them.
+    """
     startup = folder / "profile_default" / "startup"
     startup.mkdir(parents=True)
     (startup / "mine.py").write_text("SEED = 7")
     code = dedent(
         f"""
+        import os, sys
+        import sameloss.book.cells
         from IPython.terminal.ipapp import TerminalIPythonApp
-        app = TerminalIPythonApp.instance()
-        app.initialize(["--ipython-dir={folder}"])
-        assert app.shell.user_ns["SEED"] == 7
-        for cell in {cells!r}:
-            app.shell.run_cell(cell, store_history=True)
+        for cells in {notebooks!r}:
+            if os.fork():
+                assert os.wait()[1] == 0
+                print("{END}", flush=True)
+                continue
+            app = TerminalIPythonApp.instance()
+            app.initialize(["--ipython-dir={folder}"])
+            assert app.shell.user_ns["SEED"] == 7
+            for cell in cells:
+                app.shell.run_cell(cell, store_history=True)
+            sys.stdout.flush()
+            os._exit(0)
         """
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert "Traceback" not in done.stdout + done.stderr
-    return done.stdout
+    return done.stdout.split(f"{END}\n")[:-1]
 
+
+END = "---- end of the notebook"
 
 PARAMETERS = (
     "preset: str = 'smoke'  # auto, smoke\nsize: str = None  # all\nmax_hours: float = None  # limit\n"
@@ -163,30 +177,27 @@ OWN = (
 )
 
 
-@pytest.mark.parametrize(
-    ("given", "end"),
-    [
-        ("PAPERMILL_INPUT_PATH = 'x.ipynb'", "None"),
-        ("# Parameters\nsize = 'd8'", "d8"),
-        (
-            "# Parameters\nSeeds = 1",
-            "ParameterError: Unknown parameter 'Seeds'; valid here are preset, size,",
-        ),
-        ("# Parameters\nsize = 9", "ParameterError: size must be a name; got 9."),
-    ],
-)
-def test_only_what_the_reader_set_is_a_parameter(given, end, tmp_path):
-    found = in_ipython(tmp_path, "here = !pwd\nSeeds = 1", PARAMETERS, given, OWN)
-    assert found.splitlines()[-1].startswith(end)
-    assert "parameters.py" not in found
+GIVEN = {
+    "PAPERMILL_INPUT_PATH = 'x.ipynb'": "None",
+    "# Parameters\nsize = 'd8'": "d8",
+    "# Parameters\nSeeds = 1": "ParameterError: Unknown parameter 'Seeds'; valid here are preset, size,",
+    "# Parameters\nsize = 9": "ParameterError: size must be a name; got 9.",
+}
+
+
+def test_only_what_the_reader_set_is_a_parameter(tmp_path):
+    notebooks = [("here = !pwd\nSeeds = 1", PARAMETERS, given, OWN) for given in GIVEN]
+    for found, end in zip(in_ipython(tmp_path, *notebooks), GIVEN.values(), strict=True):
+        assert found.splitlines()[-1].startswith(end)
+        assert "parameters.py" not in found
 
 
 def test_a_chapter_runs_where_a_reader_has_names_of_ones_own(tmp_path):
     """Twice, and another one after it."""
     names = ("a2_conditionals", "a2_conditionals", "01_introduction")
     runs = [f"%run -i {_head(tmp_path, name)}" for name in names]
-    lines = in_ipython(tmp_path, "x = 3", *(f"{run}\nprint(page.name, x)" for run in runs)).splitlines()
-    assert [line for line in lines if line.endswith(" 3")] == [f"{name} 3" for name in names]
+    (found,) = in_ipython(tmp_path, ("x = 3", *(f"{run}\nprint(page.name, x)" for run in runs)))
+    assert [line for line in found.splitlines() if line.endswith(" 3")] == [f"{name} 3" for name in names]
 
 
 def _head(folder, name):
