@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from sameloss.statistics.intervals import paired
 from sameloss.studies.same_loss.saturated import (
@@ -124,6 +125,16 @@ def test_random_features_that_harm_the_small_model_are_no_effect_of_size():
     assert leads(table, SMALL, LARGE, "as many features").lead.mean() > 3  # what was judged before
 
 
+def test_the_interval_that_decides_is_holms_for_the_two_later_questions():
+    def accuracy(arm, kl, reading):
+        return 60 + (3 + 3 * reading.startswith("fine-tuned")) * (arm == LARGE)
+
+    table = planted(accuracy, draws=6)
+    for of, level in {OWN: 0.95, TUNED: 0.975, CAPACITY: 0.95}.items():
+        student = stats.ttest_1samp(leads(table, SMALL, LARGE, of).lead, 0.0).confidence_interval(level)
+        assert judged(table)[of].corrected == pytest.approx(tuple(student))
+
+
 def test_the_effect_is_taken_where_the_protocol_says():
     """A lead that grows as the KL falls: one point at 12 %, five at 2 %, three at 3 %."""
     known = {12.0: 1.0, 6.0: 2.0, 3.0: 3.0, 2.0: 3.585}
@@ -200,6 +211,18 @@ def lines_of(table):
     native = {name: line(table, arm, len(arms)) for name, arm in arms.items()}
     relative = {name: line(table, arm, len(arms), "log relative trace") for name, arm in arms.items()}
     return native, relative
+
+
+def test_intervals_of_slope_and_share_are_corrected_for_the_number_of_lines():
+    """Student's test at both ends of the slope; of the share, products of two intervals of half the error."""
+    table = within_a_size(20.0)
+    y, flatter = (leads(table, Arm("d48"), PENALTY, of).lead.to_numpy() for of in (OWN, "log trace"))
+    found = line(table, PENALTY, 3)
+    assert [paired(y + end * flatter).p for end in found.slope[1:]] == pytest.approx([0.05 / 3] * 2)
+    effect, ratio = (leads(table, SMALL, LARGE, of).lead.to_numpy() for of in (OWN, "log trace"))
+    slopes, ratios = ratio_interval(y, -flatter, 1 - 0.025 / 3), ratio_interval(-ratio, effect, 0.975)
+    products = [s * r for s in slopes for r in ratios]
+    assert found.share[1:] == pytest.approx((min(products), max(products)))
 
 
 def test_flatness_that_carries_the_effect_is_told():
