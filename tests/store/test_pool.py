@@ -97,7 +97,7 @@ class Unreadable(Squaring):
 
 def test_results_can_be_computed_without_being_read(tmp_path):
     store, runs = Store(tmp_path), [Unreadable(3, Squaring(1)), Unreadable(4)]
-    compute_all(store, iter(runs), workers=2)
+    compute_all(store, iter(runs), workers=1)
     assert all(map(store.has, [*runs, Squaring(1)]))
     with pytest.raises(AssertionError):
         get_all(store, runs)
