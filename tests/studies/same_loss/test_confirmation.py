@@ -50,6 +50,12 @@ def trainings():
     return rows
 
 
+@pytest.fixture(scope="module")
+def cells():
+    """The library's cells of the same record."""
+    return open_page("02_confirmation").recorded("workstation")[0]
+
+
 def at_three_percent(trainings, value):
     """By draw and width, what a function of the cell's accuracies and log trace is at 3 %."""
     curves = defaultdict(list)
@@ -70,19 +76,18 @@ def student(differences):
 
 
 @pytest.mark.parametrize("question", READINGS)
-def test_the_leads_of_the_larger_model(trainings, question):
+def test_the_leads_of_the_larger_model(trainings, cells, question):
     def best(accuracies, _):
         return accuracies.unstack()[READINGS[question]].max(axis=1).mean()
 
     values = at_three_percent(trainings, best)
-    verdicts = {v.question: v for v in downstream(open_page("02_confirmation").recorded("workstation")[0])}
+    verdicts = {v.question: v for v in downstream(cells)}
     assert len(values) == 16
     assert verdicts[question].effect[:3] == pytest.approx(student(values[96] - values[24]), abs=1e-6)
 
 
-def test_the_ratio_of_traces(trainings):
+def test_the_ratio_of_traces(trainings, cells):
     values = at_three_percent(trainings, lambda _, trace: trace)
-    cells, _ = open_page("02_confirmation").recorded("workstation")
     library = leads(cells, SMALL, LARGE, "log trace").lead
     assert sorted(library) == pytest.approx(sorted(values[96] - values[24]), abs=1e-6)
 
