@@ -31,6 +31,8 @@ def test_no_two_uses_share_their_randomness(tiny_language):
     assert torch.equal(one, again)
     assert not torch.equal(one, other)
     assert not torch.equal(one, seed)
+    positions = [held_out_masked(tiny_language, 50, 0, use).positions for use in ("trace", "gap")]
+    assert not torch.equal(*positions)
 
 
 def test_every_position_is_masked_equally_often(tiny_language):
