@@ -269,6 +269,12 @@ def test_tables_have_no_index_rounded_numbers_and_dashes_for_gaps():
     table = pd.DataFrame({"name": ["a", "b"], "value": [234.567, np.nan], "count": [1000, 2]})
     assert cells(render(table)) == ["a", "234.57", "1,000", "b", "–", "2"]
     assert cells(render(table, decimals=0))[1] == "235"
+    assert cells(render(pd.DataFrame({"a": [-0.5, -0.001], "b": "-2 to 3"}))) == [
+        "−0.50",
+        "−2 to 3",
+        "0.00",
+        "−2 to 3",
+    ]
     assert "row_heading" not in render(table).to_html()
     assert 'class="dataframe"' in render(table).to_html()  # else every second row is unreadable in the dark
 

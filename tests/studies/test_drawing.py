@@ -23,6 +23,7 @@ from sameloss.studies.drawing import (
     legend,
     panels,
     picture,
+    readable,
     use_style,
 )
 from sameloss.studies.names import NAMES, display_name
@@ -78,6 +79,14 @@ def test_panels_are_up_to_three_in_a_row_or_four_in_a_square(count, rows, column
     assert axes[0].figure.get_size_inches()[0] == 2 * columns
 
 
+@pytest.mark.parametrize("color", [f"C{number}" for number in range(10)])
+def test_labels_in_the_colour_of_a_line_can_be_read(color):
+    use_style()
+    rgb = np.array(mpl.colors.to_rgb(readable(color)))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    assert 1.05 / (0.05 + linear @ (0.2126, 0.7152, 0.0722)) > 4.45
+
+
 def test_one_legend_explains_all_panels():
     axes = panels(2)
     for name, marker in zip("ab", MARKERS, strict=False):
@@ -115,7 +124,7 @@ def test_lines_are_labelled_at_their_ends_without_overlap(scale):
     to_axes = ax.transData + ax.transAxes.inverted()
     for name in "cd":
         assert at[name] == pytest.approx(to_axes.transform((1, heights[name]))[1])
-        assert labels[name].get_color() == ax.lines["abcd".index(name)].get_color()
+        assert labels[name].get_color() == readable(ax.lines["abcd".index(name)].get_color())
     assert at["b"] - at["a"] == pytest.approx(LINE_HEIGHT)
 
 

@@ -2,7 +2,9 @@
 
 import gc
 import inspect
+import re
 from collections.abc import Callable, Iterable
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -120,7 +122,16 @@ def verdict_sentences(page: Chapter) -> dict[str, str]:
 
 def say(text: str) -> None:
     """Display a paragraph with computed numbers, as Markdown that every notebook viewer shows."""
-    display(Markdown(text))
+    display(Markdown(with_minus(text)))
+
+
+def with_minus(text: str) -> str:
+    """Write negative numbers with a minus sign.
+
+    >>> with_minus("-0.5 (-1.2 to 0.3), as m^-1 on 2026-01-02 in [II.2](ii-2.ipynb), 1e-05")
+    '−0.5 (−1.2 to 0.3), as m^−1 on 2026-01-02 in [II.2](ii-2.ipynb), 1e-05'
+    """
+    return re.sub(r"(?<![\w-])-(?=\d)", "−", text)
 
 
 def finding(text: str) -> None:
@@ -144,16 +155,20 @@ def show_source(thing: Callable) -> Code:
 
 def render(table: pd.DataFrame, decimals: int = 2) -> Styler:
     """Style a table: display names, rounded numbers, a dash for NaN, no index."""
-    table = table.map(lambda value: display_name(value) if isinstance(value, str) else value)
+    table = table.map(lambda value: with_minus(display_name(value)) if isinstance(value, str) else value)
     table = table.rename(columns=column_head)
     formats = {}
     for column, numbers in table.select_dtypes("float").items():
         large_counts = numbers.abs().max() >= 1000 and (numbers.dropna() % 1 == 0).all()
-        formats[column] = f"{{:z,.{0 if large_counts else decimals}f}}"  # z: no negative zero
+        formats[column] = partial(_rounded, decimals=0 if large_counts else decimals)
     name = sha256(table.to_csv().encode()).hexdigest()[:8]  # deterministic, unlike the default
     styled = table.style.set_uuid(name).set_table_attributes('class="dataframe"')  # class of the theme
     styled = styled.hide(axis="index").format_index(escape="html", axis="columns")  # may contain user input
     return styled.format(formats, na_rep="–", thousands=",", escape="html")
+
+
+def _rounded(number: float, decimals: int) -> str:
+    return with_minus(f"{number:z,.{decimals}f}")  # z: no negative zero
 
 
 def scientific(table: pd.DataFrame, column: str) -> pd.DataFrame:

@@ -16,6 +16,7 @@ from IPython.core.pylabtools import print_figure
 from IPython.display import HTML
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 from matplotlib_inline.config import InlineBackend
@@ -41,6 +42,7 @@ def use_style() -> None:
             "figure.constrained_layout.hspace": 0.07,  # keeps a title near its own panel
             "figure.constrained_layout.wspace": 0.04,
             "figure.dpi": 110,
+            "font.size": 11,  # of which "small" is 12 pixels on a page
             "axes.grid": True,
             "grid.alpha": 0.3,
             "axes.spines.top": False,
@@ -87,6 +89,27 @@ LINE_HEIGHT = 0.06
 """Of a label, as a fraction of a panel's height."""
 
 
+CONTRAST = 4.5
+"""Least contrast of text to its white background (WCAG 2, level AA)."""
+
+
+def readable(color: Any) -> str:
+    """Darken a colour until text in it has the least contrast.
+
+    >>> readable("black"), readable("#de8f05")
+    ('#000000', '#a46a04')
+    """
+    rgb = np.array(to_rgb(color))
+    while 1.05 / (0.05 + _luminance(rgb)) < CONTRAST:
+        rgb = 0.98 * rgb
+    return to_hex((rgb[0], rgb[1], rgb[2]))
+
+
+def _luminance(rgb: np.ndarray) -> float:
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return float(linear @ (0.2126, 0.7152, 0.0722))
+
+
 def label_ends(ax: Axes) -> None:
     """Label each line at its right end, in its colour, instead of a legend; close labels move apart."""
     lines = [line for line in ax.lines if not str(line.get_label()).startswith("_")]
@@ -98,7 +121,7 @@ def label_ends(ax: Axes) -> None:
     for at, height in zip(order, apart, strict=True):
         ax.annotate(
             str(lines[at].get_label()), (1, height), (4, 0), "axes fraction", "offset points",
-            va="center", fontsize="small", color=lines[at].get_color(), annotation_clip=False,
+            va="center", fontsize="small", color=readable(lines[at].get_color()), annotation_clip=False,
         )  # fmt: skip
 
 
