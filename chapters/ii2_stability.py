@@ -160,6 +160,7 @@ def row_label(name, kind):
     return f"{name} ({', '.join(traits)})" if traits else name
 
 
+# %% tags=["hide-input"]
 def draw_exponents(results):
     """Exponents of gap, β and distance, with intervals over seeds, by kind of training."""
     (ax,), rows = drawing.panels(1, width=7.6), -np.arange(len(results.kinds))
@@ -198,15 +199,15 @@ flat, steep = (
     seed_interval(recorded.exponents(kind, BETA)) for kind in ("random features", "logistic regression")
 )
 say(f"""
-**What we find.** *Momentum*, not being a network, makes the loss at single images unstable. With it β falls far less steeply than the gap: its exponent is larger by
+**What we find.** *Momentum*, far more than being a network, makes the loss at single images unstable. With it β falls far less steeply than the gap: its exponent is larger by
 {lags["perceptron, momentum"]:.2f} in the perceptron and by {lags["CNN, momentum"]:.2f} in the CNN. Without it the difference is {lags["perceptron"]:.2f} in the perceptron,
 whose β falls as fast as its gap, and {lags["CNN"]:.2f} in the CNN.
 
 *Parameters* differ in all networks, as the thesis says: the distance between twins falls less steeply than the gap, by at least {apart[nearest]:.2f} in the exponent ({nearest}). In the perceptron with
-momentum it even grows, as m^{grows.value:.2f}.
+momentum it even grows, as $m^{{{grows.value:.2f}}}$.
 
 *A wide basin* does not make a convex model unstable, which the thesis suspected. Random features have more parameters than examples, fit every sample and are trained with momentum, and
-their β falls as m^{flat.value:.2f}, like that of logistic regression, m^{steep.value:.2f}.
+their β falls as $m^{{{flat.value:.2f}}}$, like that of logistic regression, $m^{{{steep.value:.2f}}}$.
 """)
 
 # %% [markdown]
