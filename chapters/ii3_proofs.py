@@ -11,21 +11,19 @@
 # %% [markdown]
 # # II.3b Local signal: the proofs
 #
-# **The claim** (Appendix B of [Karp, 2024](bibliography.md)): eleven lemmas support Theorem 3.1, that a filter learns to threshold the noise, and
-# Theorem 3.2, that the filter's tangent kernel cannot learn the task. All of them hold for $k$ above some $k_0$, which is not given.
+# **Question.** Appendix B of [Karp, 2024](bibliography.md) proves in eleven lemmas that one filter learns to threshold the noise (Theorem 3.1)
+# and that its tangent kernel cannot learn the task (Theorem 3.2). All of them hold "for $k > k_0$" rows of noise, and $k_0$ is not given. Is each lemma true as
+# printed, and from which $k$ on?
 #
-# **The question**: is each lemma true as printed, and how large does $k$ have to be?
+# **Idea.** Only three numbers of a filter $w$ matter: $c$, its component along the signal, the length $v$ of the rest, and its bias $b$. So both sides of each
+# lemma can be computed exactly at any such *state*, for any $k$. Two kinds of failure differ. If for every $k$ some state satisfies the hypotheses of a lemma
+# and not its conclusion, a hypothesis is missing. If a lemma is false at one $k$ alone, then $k_0$ is larger.
 #
-# **What you will see**: both sides of each lemma, computed exactly; the $k$ from which it holds; states at which it is false, and the hypothesis
-# that is missing; constants that can be improved; and how often the tangent kernel of one or a few filters has a small error. By default the
-# kernels have 40 initialisations each; `-p preset laptop-long` has 400.
+# **By hand.** Lemma 3.1 says that $c$ grows while it is small. Take $c = 0.1$ and $b = -0.2$: the threshold maps the signal to
+# $\mathrm{ReLU}(0.1 - 0.2) - \mathrm{ReLU}(-0.1 - 0.2) = 0$. The signal has no gradient, and $c$ does not grow, whatever $k$. The missing hypothesis is $|c| > |b|$: the
+# signal passes the threshold.
 #
-# We distinguish two kinds of failure. A *state* is a filter $(c, v, b)$ at some $k$. If a state satisfies the hypotheses of a lemma but not its
-# conclusion, and such states exist for every $k$, then a hypothesis is missing. A lemma that is false at one $k$ only shows that $k_0$ is larger.
-#
-# Notation: $c = \langle w, w^* \rangle$, and $v$ is the length of the part of $w$ orthogonal to $w^*$; a row of noise gives $Z_i \sim N(0, s^2)$ before the
-# threshold, $s^2 = (c^2 + v^2)\sigma^2$, and $S_i = \phi_b(Z_i)$ after it; $S = \sum S_i$, and the filter's output at an image of label $y$ is
-# $f = y\,\phi_b(c) + S$; $\alpha = |b|/s$, $\Phi^c = 1 - \Phi$, and $\varsigma$ is the logistic function.
+# **Prediction.** The thesis illustrates its theorems at $k = 1{,}000$ (Figure 3.3). If the lemmas explain that figure, they hold there.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
@@ -35,7 +33,7 @@ workers: int = None  # runs at once; None: one per core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
-# %% tags=["experiment"]
+# %% mystnb={"code_prompt_show": "Runs of this page"} tags=["experiment", "hide-cell"]
 from sameloss.book.cells import begin
 from sameloss.studies.local_signal.experiment import TangentStarts, proof_table, tangent_rows
 from sameloss.studies.local_signal.proofs import PARTS
@@ -50,10 +48,83 @@ page = begin(globals(), "ii3_proofs", PRESETS, {"starts": (2, 10_000)}, exact=PR
 kernels = tangent_rows(PATCHES, TangentStarts(page.filters, page.starts, page.held, page.images), 100)
 tables = page.compute(*map(proof_table, PARTS), kernels)
 
-# %% tags=["comparison"]
+# %% tags=["comparison", "hide-input"]
 from sameloss.studies.local_signal.statements import ProofResults
 
 found = page.results = ProofResults(*tables)
+
+# %% tags=["hide-input"]
+from textwrap import fill
+
+import numpy as np
+import pandas as pd
+
+from sameloss.book.chapter import finding, say
+from sameloss.studies import drawing
+from sameloss.studies.local_signal import proofs
+
+turns = found.turns.sort_values(["exact", "decades"], ascending=[False, True], ignore_index=True)
+labels = [f"{PROOFS[row.of].place}: {row.step}".replace(" - ", " − ") for row in turns.itertuples()]
+# The k from which each statement, or a step of its proof, is true
+begins = found.turns.set_index("step").decades.map(lambda x: f"{10**x:,.0f}" if x < 7 else f"10^{x:.1f}")
+
+
+def in_tex(number):
+    """Write 10^17.5 as a formula."""
+    base, power, exponent = number.partition("^")
+    return f"${base}^{{{exponent}}}$" if power else number
+
+
+# %% mystnb={"figure": {"caption": "The number of rows k from which each statement is true (filled), or one step of its proof (hollow), on a scale that compresses large powers of ten. Dashed: k = 1,000, the setting of Figure 3.3.", "name": "fig-proofs-rows"}, "image": {"alt": "Fourteen points on an axis of k from 10 to 10 to the 71st. Two statements are true from below k = 1,000 on; the other seven from 1,200 to 10 to the 17.5, and steps of proofs from 1,600 to 10 to the 71st."}}
+late = turns.exact & (turns.decades > 3)
+finding(
+    f"At k = 1,000, the setting of Figure 3.3, {late.sum()} of {turns.exact.sum()} statements with a computable $k_0$ are not true yet; the last "
+    f"begins at k = {in_tex(begins[turns[late].step.iloc[-1]])}."
+)
+(ax,) = drawing.panels(1, width=7.8)
+ax.figure.set_size_inches(7.8, 6)
+for exact, marker, name in ((True, "o", "a statement"), (False, "s", "a step of its proof")):
+    shown = turns[turns.exact == exact]
+    ax.plot(
+        shown.decades,
+        -shown.index,
+        marker,
+        color="C0",
+        mfc="C0" if exact else "white",
+        mew=1.5,
+        ls="",
+        label=name,
+    )
+for row in turns.itertuples():
+    text = begins[row.step] if row.decades < 7 else f"$10^{{{row.decades:.1f}}}$"
+    ax.annotate(
+        text, (row.decades, -row.Index), (8, 0), textcoords="offset points", va="center", fontsize="small"
+    )
+ax.axvline(3, color="0.35", ls="--", lw=1)
+ax.set(xscale="log", xlim=(0.8, 160), xlabel="rows of noise, k")
+ax.set_xticks([1, 3, 10, 30, 70], [f"$10^{{{power}}}$" for power in (1, 3, 10, 30, 70)], minor=False)
+ax.minorticks_off()
+ax.set_yticks(-turns.index, [fill(label, 44) for label in labels], fontsize="small")
+drawing.legend(ax)
+
+# %%
+judged = page.statements()
+count = judged.verdict.value_counts()
+blocked = judged.correction.str.contains("signal passes").sum()
+say(f"""
+**What we find.** Of {len(judged)} statements, {count.get("holds", 0)} hold as printed and {count.get("holds as corrected", 0)} with
+one more hypothesis or another constant; {count.get("fails: counter-example", 0)} fail in every form tried here. The hypothesis most often missing, in {blocked} of them, is that the signal passes the
+threshold, $c + b > 0$. So the argument of the thesis stands, but for large $k$: a filter with an error of 1 % exists from $k$ = {proofs.least_rows()} on, at this error the bias falls from $k$ = {begins["∇_b > 0 at c = 1"]} on (Lemma 3.3 at
+$c = 1$; {in_tex(begins["∇_b > 0 at c = 1/log⁴k"])} at the smallest $c$ that the lemma allows), and single steps of its proof begin at {in_tex(begins.iloc[turns.decades.size - 3])}.
+""")
+
+# %% [markdown]
+# **What limits this.** Both sides of the lemmas are exact, on a grid of states: this can refute a lemma and cannot prove it. Only the kernels of several
+# filters rest on random draws.
+#
+# **Notation.** $c = \langle w, w^* \rangle$, and $v$ is the length of the part of $w$ orthogonal to $w^*$; a row of noise gives $Z_i \sim N(0, s^2)$ before the
+# threshold, $s^2 = (c^2 + v^2)\sigma^2$, and $S_i = \phi_b(Z_i)$ after it; $S = \sum S_i$, and the filter's output at an image of label $y$ is
+# $f = y\,\phi_b(c) + S$; $\alpha = |b|/s$, $\varphi$ and $\Phi$ are the normal density and distribution function, $\Phi^c = 1 - \Phi$, and $\varsigma$ is the logistic function.
 
 # %% [markdown]
 # ## Truncated Gaussians: (B.1) to (B.6)
@@ -61,10 +132,6 @@ found = page.results = ProofResults(*tables)
 # The thesis prints the moments of $Z$ given $Z \ge -b$ with $\alpha = |b|/s$. That is right for $b \le 0$; for $b > 0$ it has to be $-b/s$.
 
 # %%
-from sameloss.book.chapter import finding, say
-from sameloss.studies import drawing
-from sameloss.studies.local_signal import proofs
-
 printed, true = (proofs.moments(b)[0] for b in (-1.0, 1.0))
 say(f"At $b = s$ the printed mean is ${printed:.2f}s$, the true one ${true:.2f}s$.")
 
@@ -81,8 +148,6 @@ say(f"At $b = s$ the printed mean is ${printed:.2f}s$, the true one ${true:.2f}s
 # %%
 from math import exp, log
 
-# The k from which each statement, or a step of its proof, is true
-begins = found.turns.set_index("step").decades.map(lambda x: f"{10**x:,.0f}" if x < 7 else f"10^{x:.1f}")
 batch = begins["a batch of 500 images, d = 10, has no entry above 1, in 99 %"]
 say(
     f"In batches of 500 images with ten entries per row, no entry exceeds one (in 99 % of batches) from k = {batch} on. "
@@ -125,7 +190,6 @@ say(f"The bound on c that follows from a loss of 1 at an error of 1 % is {' and 
 # **In plain NumPy.** The noise's part at one state, from sampled images, beside its exact value and both bounds:
 
 # %%
-import numpy as np
 from scipy.special import expit
 
 from sameloss.studies.local_signal.theory import Filter, Patches, soft_threshold
@@ -141,7 +205,7 @@ state = proofs.at_state(k, Filter(c, v, b))
 exact, ours, printed = (c * np.log(k) ** 2 * state[name] for name in ("noise", "ours", "printed"))
 print(f"sampled {sampled:.3f}, exact {exact:.3f}; our bound {ours:.3f}, the proof's {printed:.3f}")
 
-# %% mystnb={"figure": {"caption": "The noise's part of the gradient along w* at every state with b ≤ 0 and α < 5, the bound in the proof of Lemma 3.1, and ours.", "name": "fig-proofs-noise"}, "image": {"alt": "Points on and below the lower of two curves."}}
+# %% mystnb={"figure": {"caption": "The noise's part of the gradient along w* at every state with b ≤ 0 and α < 5, the bound in the proof of Lemma 3.1, and ours.", "name": "fig-proofs-noise"}, "image": {"alt": "Points of all states lie on and below the lower of two curves, our bound, which is at most half of the upper one, the bound of the proof."}}
 from scipy.stats import norm
 
 restrained = found.states[found.states.b <= 0]
@@ -149,7 +213,7 @@ held = (restrained.noise <= restrained.ours * (1 + 1e-9)).sum()
 finding(
     f"Our bound on the noise, at most half the proof's, holds at {held} of {len(restrained)} states with b ≤ 0."
 )
-(ax,) = drawing.panels(1, width=5)
+(ax,) = drawing.panels(1, width=6.4)
 alphas, shown = np.linspace(0, 5, 101), restrained[restrained.alpha < 5]
 ax.plot(alphas, proofs.noise_bound(alphas), "--", color="C1", label="the proof's bound")
 ax.plot(alphas, norm.sf(alphas) / 2, color="C0", label="Φᶜ(α)/2")
@@ -167,10 +231,10 @@ _ = ax.legend()
 # The lemma says that $\nabla_b \ge C$ once $c \ge C_2/\log^4 k$. As printed it is false for every $k$: where the threshold removes all noise, only the
 # signal is left, which pulls $b$ up. With an error above 1 % it is true from some $k$ on.
 
-# %% mystnb={"figure": {"caption": "The gradient by b at an error of 1 %, for filters along w*, one line per c; b falls where it is positive. Dotted: its form for small c.", "name": "fig-proofs-bias"}, "image": {"alt": "Curves that rise through zero, later the smaller c is."}}
+# %% mystnb={"figure": {"caption": "The gradient by b at an error of 1 %, for filters along w*, one line per c; b falls where it is positive. Dotted: its form for small c.", "name": "fig-proofs-bias"}, "image": {"alt": "The gradient by b rises through zero at k = 7,000 for c = 1, at 70,000 for c = 0.3 and near 10 million for c = 0.03; for the smallest c it stays at minus one half."}}
 large, small = begins["∇_b > 0 at c = 1"], begins["∇_b > 0 at c = 0.3"]
 finding(f"At an error of 1 % the bias falls only where k is at least {large} (c = 1) or {small} (c = 0.3).")
-(ax,) = drawing.panels(1, width=5)
+(ax,) = drawing.panels(1, width=6.4)
 rows = found.rows
 for c, color, marker in ((1.0, "C0", "o"), (0.3, "C1", "s"), (0.03, "C2", "^")):
     ax.plot(rows.k, rows[f"by_b_{c:g}"], color=color, marker=marker, ms=4, label=f"c = {c:g}")
@@ -184,7 +248,7 @@ drawing.label_ends(ax)
 
 # %%
 say(
-    rf"At the smallest $c$ that the lemma allows, of the order of $1/\log^4 k$, the sign changes only at $k$ = {begins['∇_b > 0 at c = 1/log⁴k']}, far beyond any experiment. "
+    rf"At the smallest $c$ that the lemma allows, of the order of $1/\log^4 k$, the sign changes only at $k$ = {in_tex(begins['∇_b > 0 at c = 1/log⁴k'])}, far beyond any experiment. "
     rf"At $k$ = 1,000 and $c = 1$ it changes at an error of {100 * proofs.error_where_bias_turns(1000):.1f} %: below that error $b$ rises again unless $c$ grows. "
     "All of this is about filters along $w^*$."
 )
@@ -198,10 +262,8 @@ say(
 # Each row is a state that satisfies the hypotheses of a printed lemma but not its conclusion.
 
 # %%
-import pandas as pd
-
 from sameloss.book.chapter import render
-from sameloss.studies.local_signal.statements import PRINTED, PROOFS
+from sameloss.studies.local_signal.statements import PRINTED
 
 examples = []
 for state in found.examples.to_dict("records"):
@@ -209,12 +271,7 @@ for state in found.examples.to_dict("records"):
     examples.append((PROOFS[state["of"]].place, state["what"], state["error"], meaning, state[column]))
 render(pd.DataFrame(examples, columns=["place", "state", "error", "what", "value"]), decimals=3)
 
-# %% [markdown]
-# ## From which k on
-#
-# The $k$ from which each statement, or one step of its proof, is true.
-
-# %%
+# %% mystnb={"code_prompt_show": "From which k on: the numbers of the first figure"} tags=["hide-cell"]
 table = {"place": [PROOFS[of].place for of in found.turns.of], "what": begins.index}
 table["of"] = found.turns.exact.map({True: "the statement", False: "a step of its proof"})
 render(pd.DataFrame(table | {"from k": begins.to_list()}))
@@ -239,15 +296,15 @@ render(pd.DataFrame(table | {"from k": begins.to_list()}))
 #
 # $$\text{error} = \Phi(-\sqrt\rho), \qquad \rho = \frac{1}{\log^2 k} \Big[\frac{1 - t^2}{p} + \frac{t^2}{q}\Big], \quad p = P[|N| \ge D],\; q = E[N^2; |N| \ge D].$$
 
-# %% mystnb={"figure": {"caption": "Share of one filter's starts whose kernel has an error below 0.1, by k; dashed: the .001 of Theorem B.1.", "name": "fig-proofs-kernel"}, "image": {"alt": "A share that falls slowly with k, through .001 at 5e10."}}
+# %% mystnb={"figure": {"caption": "Share of one filter's starts whose kernel has an error below 0.1, by k; dashed: the .001 of Theorem B.1.", "name": "fig-proofs-kernel"}, "image": {"alt": "The share of good starts falls slowly, from 0.9 per cent at k = 1,000 through the 0.1 per cent of the theorem at k = 5e10."}}
 from sameloss.studies.local_signal.tangent import good_start_probability
 
 rare = begins["one filter: error above 0.1 in .999 of starts"]
 finding(
     f"One filter's kernel has an error below 0.1 in {100 * good_start_probability(log(1000)):.1f} % of starts at "
-    f"k = 1,000, and in the theorem's 0.1 % only at k = {rare}."
+    f"k = 1,000, and in the theorem's 0.1 % only from k = {rare} on."
 )
-(ax,) = drawing.panels(1, width=5)
+(ax,) = drawing.panels(1, width=6.4)
 ks = np.geomspace(1e3, 1e13, 60)
 ax.plot(ks, [good_start_probability(log(k)) for k in ks], "-", label="as d grows")
 ax.plot(ks, [good_start_probability(log(k), finite=True) for k in ks], ":", label="d = 1/σ²")
@@ -257,23 +314,6 @@ _ = ax.legend()
 
 # %% [markdown]
 # [II.3a](ii3_local_signal.ipynb) shows the errors of all kinds of kernels.
-#
-# ## What this page found
-
-# %%
-judged = page.statements()
-count = judged.verdict.value_counts()
-blocked = judged.correction.str.contains("signal passes").sum()
-say(
-    f"Of {len(judged)} statements {count.get('holds', 0)} hold as printed, {count.get('holds as corrected', 0)} hold with "
-    f"one more hypothesis or another constant, and {count.get('fails: counter-example', 0)} failed in every form tried "
-    f"here; in {blocked} the missing hypothesis is that the signal passes the threshold."
-)
-
-# %% [markdown]
-# The unstated $k_0$ can be large, as the table of $k$ shows: at $k$ = 1,000, the setting of Figure 3.3, neither Lemma 3.3 nor Theorem B.1 holds yet.
-# Both sides of the lemmas are computed exactly, on a grid of states: this can refute a lemma but cannot prove it. Only the kernels of several
-# filters rest on random draws.
 #
 # ## The statements, judged
 
@@ -288,10 +328,7 @@ print("α at an error of 1 %, k = 10¹²:", round(proofs.gaussian_alpha(log(1e12
 # %%
 render(judged[["place", "statement", "verdict", "correction"]])
 
-# %% [markdown]
-# The checks behind each correction, of the printed form and of ours; the file below has those of all statements.
-
-# %%
+# %% mystnb={"code_prompt_show": "The checks behind each correction, of the printed form and of ours"} tags=["hide-cell"]
 places = judged[judged.verdict != "holds"].set_index("id").place
 corrected = page.checks.assign(place=page.checks.of.map(places)).dropna(subset="place")
 render(corrected[["place", "text", "value", "target", "tolerance", "printed", "passed"]], decimals=4)
@@ -309,11 +346,23 @@ drawing.download(page.checks, "ii3_proofs_checks")
 #   closed form is that of the limit of large $d$ unless stated otherwise.
 # - For several filters, gates are tried at the signal and just above it only, so the errors shown bound the best error from above.
 #
+# - By default tangent kernels have 40 initialisations for every number of filters; `-p preset laptop-long` has 400.
+#
 # ## Exercises
 #
-# 1. How many filters does the kernel need if there are more starts? `-p starts 300`.
+# 1. What changes with more initialisations of tangent kernels, `-p starts 300`?
 # 2. Why is the noise's part at $b = 0$ exactly $\tfrac14 |c| \log^2 k$ for small $c$? Insert $\varsigma(a_2) - \varsigma(a_1) \approx \tfrac14 \cdot 2S_i$.
 # 3. Show that closing a gate to the signal does not change the covariance $\Sigma$.
+#
+# ```{admonition} Answers
+# :class: dropdown
+#
+# 1. Only the random part of the kernels of several filters: intervals shrink as one over the root of their number. Everything else on this page is exact.
+# 2. At b = 0 the threshold is the identity, so S_i = Z_i, and the noise's part is c k/(c² + v²) times the mean of Z²/2 over
+#    Z ≥ 0. This mean is s²/4 = (c² + v²)σ²/4, and kσ² = log² k.
+# 3. Σ is the covariance of the features of noise, and the signal's row is no noise: it contributes only to the mean μ. A gate whose threshold is
+#    just above the signal lets through the same noise in the limit, and no signal.
+# ```
 
 # %% tags=["hide-input"]
 from sameloss.book.chapter import close
