@@ -212,7 +212,7 @@ their β falls as $m^{{{flat.value:.2f}}}$, like that of logistic regression, $m
 
 # %% [markdown]
 # **What limits this.** All models are small and classify digits of 8 by 8 pixels; nothing here measures the exponents of ResNet-20. Momentum of 0.9 also
-# makes steps up to ten times as long, and these runs do not separate the two (exercise 1). A maximum over a few pairs of twins is a lower bound of the
+# makes steps up to ten times as long, and the record does not separate the two (exercise 1). A maximum over a few pairs of twins is a lower bound of the
 # supremum that the theory speaks of.
 #
 # ## Twins
@@ -576,7 +576,8 @@ print("the bound is not refuted:", set(page.statements().verdict) == {"holds"})
 # :class: dropdown
 #
 # 1. Momentum 0.9 adds up past gradients to about 1/(1 − 0.9) = 10 times one gradient, so this training makes steps as long as the plain
-#    one at 0.1. If β falls as fast as the gap here, the long steps made it unstable, and momentum only through them.
+#    one at 0.1. If it is as stable as that one, the long steps caused the instability, and momentum only through them. Ten seeds
+#    outside the record (`-p seeds 10`) point that way.
 # 2. S and S' become the same sample when the example at position i is removed. So each is within β of that model, and
 #    they are within 2β of each other.
 # 3. The maximum of more draws is larger on average. Exponents can be compared if the number of pairs is the same at every size.

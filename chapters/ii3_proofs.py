@@ -66,7 +66,9 @@ from sameloss.studies.local_signal import proofs
 turns = found.turns.sort_values(["exact", "decades"], ascending=[False, True], ignore_index=True)
 labels = [f"{PROOFS[row.of].place}: {row.step}".replace(" - ", " − ") for row in turns.itertuples()]
 # The k from which each statement, or a step of its proof, is true
-begins = found.turns.set_index("step").decades.map(lambda x: f"{10**x:,.0f}" if x < 7 else f"10^{x:.1f}")
+begins = found.turns.set_index("step").decades.map(
+    lambda x: f"{10**x:.0f}" if x < 3 else f"{float(f'{10**x:.1e}'):,.0f}" if x < 7 else f"10^{x:.1f}"
+)
 
 
 def in_tex(number):
@@ -83,7 +85,7 @@ finding(
 )
 (ax,) = drawing.panels(1, width=7.8)
 ax.figure.set_size_inches(7.8, 6)
-for exact, marker, name in ((True, "o", "a statement"), (False, "s", "a step of its proof")):
+for exact, marker, name in ((True, "o", "a statement"), (False, "s", "a step of a proof")):
     shown = turns[turns.exact == exact]
     ax.plot(
         shown.decades,
@@ -115,7 +117,7 @@ say(f"""
 **What we find.** Of {len(judged)} statements, {count.get("holds", 0)} hold as printed and {count.get("holds as corrected", 0)} with
 one more hypothesis or another constant; {count.get("fails: counter-example", 0)} fail in every form tried here. The hypothesis most often missing, in {blocked} of them, is that the signal passes the
 threshold, $c + b > 0$. So the argument of the thesis stands, but for large $k$: a filter with an error of 1 % exists from $k$ = {proofs.least_rows()} on, at this error the bias falls from $k$ = {begins["∇_b > 0 at c = 1"]} on (Lemma 3.3 at
-$c = 1$; {in_tex(begins["∇_b > 0 at c = 1/log⁴k"])} at the smallest $c$ that the lemma allows), and single steps of its proof begin at {in_tex(begins.iloc[turns.decades.size - 3])}.
+$c = 1$; {in_tex(begins["∇_b > 0 at c = 1/log⁴k"])} at the smallest $c$ that the lemma allows), and one step of its proof is true only from {in_tex(begins[turns.step.iloc[-1]])} on.
 """)
 
 # %% [markdown]
