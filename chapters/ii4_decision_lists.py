@@ -124,7 +124,7 @@ import numpy as np
 
 from sameloss.book.chapter import finding, render, say
 from sameloss.studies.decision_lists.experiment import THEOREM
-from sameloss.studies.drawing import MARKERS, label_ends, panels
+from sameloss.studies.drawing import MARKERS, label_ends, panels, readable
 
 *listed, own, others = tables.entries
 curves = {
@@ -317,14 +317,16 @@ say(
 # that of any other by $D = q - (1 - q)/(n - 1)$, with $q$ the plateau's accuracy. The read-out at which this happens is the critical read-out,
 # $c^* = \log\big((1 + D(L - 1)) / (1 - D)\big)$.
 
-# %% mystnb={"figure": {"caption": "Time to perfection half a unit below the critical read-out, at it and above it, by vocabulary (no point: not within the horizon).", "name": "fig-lists-critical"}, "image": {"alt": "Times to perfection on logarithmic axes. Half a unit above the critical read-out they grow slowly with the vocabulary; half a unit below it they grow a thousand times and more, and leave the horizon."}}
+# %% mystnb={"figure": {"caption": "Time to perfection half a unit below the critical read-out, at it and above it, by vocabulary (arrow: for larger vocabularies not within the horizon).", "name": "fig-lists-critical"}, "image": {"alt": "Times to perfection on logarithmic axes. Half a unit above the critical read-out they grow slowly with the vocabulary; half a unit below it they grow a thousand times and more, and leave the horizon."}}
 sweep = tables.perfect[tables.perfect.family.str.startswith("critical")]
 times = sweep.pivot(index="words", columns="family", values="natural")
 above = times["critical +0.5"].dropna()
 words, below = above.index[-1], times["critical -0.5"].fillna(page.horizon)
+ratio = below[words] / above[words]
+digit = 10.0 ** np.floor(np.log10(ratio) - 1)  # the second
 finding(
-    f"At a vocabulary of {words:,}, training takes over {float(f'{below[words] / above[words]:.0e}'):,.0f} times as long half a unit below "
-    "the critical read-out as half a unit above it."
+    f"At a vocabulary of {words:,}, training takes over {digit * (ratio // digit):,.0f} times as long half a unit below the "
+    "critical read-out as half a unit above it."
 )
 (ax,) = panels(1, width=6.4)
 names = {"critical -0.5": "c* − ½", "critical +0": "c*", "critical +0.5": "c* + ½"}
@@ -332,7 +334,18 @@ for (family, name), marker in zip(names.items(), MARKERS, strict=False):
     reached = times[family].dropna()
     (line,) = ax.plot(reached, marker=marker)
     if len(reached):
-        end, style = (reached.index[-1], reached.iloc[-1]), {"va": "center", "color": line.get_color()}
+        end, style = (
+            (reached.index[-1], reached.iloc[-1]),
+            {"va": "center", "color": readable(line.get_color())},
+        )
+        if reached.index[-1] < times.index[-1]:  # too long to be drawn
+            ax.annotate(
+                "",
+                end,
+                (0, 32),
+                textcoords="offset points",
+                arrowprops={"arrowstyle": "<-", "color": line.get_color()},
+            )
         ax.annotate(name, end, (8, 0), textcoords="offset points", **style)
 ax.set(xscale="log", yscale="log", xlabel="vocabulary L", ylabel="time to perfection")
 ax.set_xticks(times.index, times.index)
