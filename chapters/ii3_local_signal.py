@@ -105,7 +105,17 @@ from sameloss.statistics.intervals import seed_interval
 from sameloss.studies import drawing
 from sameloss.studies.local_signal import tangent, theory
 from sameloss.studies.local_signal.experiment import FIGURE_STEPS
+from sameloss.studies.local_signal.proofs import least_rows
 from sameloss.studies.local_signal.statements import accuracy_after, steps_to
+
+
+def steps_in_words(flow):
+    """Steps to an accuracy of 99 %."""
+    steps = steps_to(flow, 0.99)
+    if np.isnan(steps):
+        return f"more than {flow.step.max():,.0f} steps"
+    return f"{steps / 1e6:.1f} million steps" if steps > 1e6 else f"{float(f'{steps:.2g}'):,.0f} steps"
+
 
 # %% mystnb={"figure": {"caption": "Accuracy of one filter in the course of training at k = 1,000, exactly over the whole distribution of images, beside stochastic gradient descent (thin lines, one per seed), the best filter, the best tangent kernel of one filter (band: 95 % interval of its mean over initialisations) and the linear model. Dotted: where the thesis' Figure 3.3 ends.", "name": "fig-signal-story"}, "image": {"alt": "Accuracy against steps on a logarithmic axis. The trained filter rises from 56 per cent, far past the tangent kernel at 61 and the linear model at 56 per cent, to 78 per cent where Figure 3.3 ends and to 99 per cent after two million steps, just below the best filter."}}
 thousand = found.phase.query("noise == 1000 and multiplier == 1 and step > 0")
@@ -135,18 +145,6 @@ for height, color, style, name in (
 ax.axvline(FIGURE_STEPS, color="0.5", lw=1, ls=":")
 ax.set(xscale="log", xlabel="step", ylabel="accuracy (%)", ylim=(50, 101))
 drawing.label_ends(ax)
-
-# %% tags=["hide-input"]
-from sameloss.studies.local_signal.proofs import least_rows
-
-
-def steps_in_words(flow):
-    """Steps to an accuracy of 99 %."""
-    steps = steps_to(flow, 0.99)
-    if np.isnan(steps):
-        return f"more than {flow.step.max():,.0f} steps"
-    return f"{steps / 1e6:.1f} million steps" if steps > 1e6 else f"{float(f'{steps:.2g}'):,.0f} steps"
-
 
 # %%
 least = 100 * found.tangent[found.tangent.kind != tangent.HELD_OUT].groupby(["kind", "filters"]).error.mean()

@@ -317,13 +317,15 @@ say(
 # that of any other by $D = q - (1 - q)/(n - 1)$, with $q$ the plateau's accuracy. The read-out at which this happens is the critical read-out,
 # $c^* = \log\big((1 + D(L - 1)) / (1 - D)\big)$.
 
-# %% mystnb={"figure": {"caption": "Time to perfection half a unit below the critical read-out, at it and above it, by vocabulary (arrow: for larger vocabularies not within the horizon).", "name": "fig-lists-critical"}, "image": {"alt": "Times to perfection on logarithmic axes. Half a unit above the critical read-out they grow slowly with the vocabulary; half a unit below it they grow a thousand times and more, and leave the horizon."}}
+# %% tags=["hide-input"]
 sweep = tables.perfect[tables.perfect.family.str.startswith("critical")]
 times = sweep.pivot(index="words", columns="family", values="natural")
 above = times["critical +0.5"].dropna()
 words, below = above.index[-1], times["critical -0.5"].fillna(page.horizon)
 ratio = below[words] / above[words]
 digit = 10.0 ** np.floor(np.log10(ratio) - 1)  # the second
+
+# %% mystnb={"figure": {"caption": "Time to perfection half a unit below the critical read-out, at it and above it, by vocabulary (arrow: for larger vocabularies not within the horizon).", "name": "fig-lists-critical"}, "image": {"alt": "Times to perfection on logarithmic axes. Half a unit above the critical read-out they grow slowly with the vocabulary; half a unit below it they grow a thousand times and more, and leave the horizon."}}
 finding(
     f"At a vocabulary of {words:,}, training takes over {digit * (ratio // digit):,.0f} times as long half a unit below the "
     "critical read-out as half a unit above it."
@@ -348,6 +350,7 @@ for (family, name), marker in zip(names.items(), MARKERS, strict=False):
             )
         ax.annotate(name, end, (8, 0), textcoords="offset points", **style)
 ax.set(xscale="log", yscale="log", xlabel="vocabulary L", ylabel="time to perfection")
+ax.margins(y=0.2)
 ax.set_xticks(times.index, times.index)
 ax.minorticks_off()
 
