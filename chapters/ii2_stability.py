@@ -43,7 +43,7 @@ workers: int = None  # runs at once; None: one per core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
-# %% tags=["experiment", "hide-input"]
+# %% mystnb={"code_prompt_show": "Kinds of training"} tags=["experiment", "hide-input"]
 from sameloss.images import CIFAR_10, ImageSource
 from sameloss.studies.stability.experiment import Kind
 from sameloss.studies.stability.training import (
@@ -64,7 +64,7 @@ KINDS = {
     "CNN, momentum": Kind(SmallCNN((16, 32)), Descent(0.1, 32, 400, momentum=0.9)),
 }
 
-# %% tags=["experiment", "hide-input"]
+# %% mystnb={"code_prompt_show": "Those of other presets"} tags=["experiment", "hide-input"]
 TINY = {
     "logistic regression": KINDS["logistic regression"].changed(steps=20),
     "random features": Kind(RandomFeatures(100), Descent(0.3, 32, 10, momentum=0.9)),
@@ -86,7 +86,7 @@ SHORT = {
     name: kind.changed(steps=10_000, drops=kind.descent.drops and TENTH) for name, kind in THESIS.items()
 }
 
-# %% tags=["experiment", "hide-input"]
+# %% mystnb={"code_prompt_show": "Presets"} tags=["experiment", "hide-input"]
 from sameloss.book.cells import begin
 from sameloss.studies.stability.claims import STATEMENTS, TOPICS, checks
 
@@ -134,14 +134,14 @@ def twins_of(kind, size):
 
 measured = page.sweep(twins_of, kind=kinds, size=page.sizes)
 
-# %% tags=["comparison", "hide-input"]
+# %% mystnb={"code_prompt_show": "Comparison"} tags=["comparison", "hide-input"]
 from sameloss.studies.stability.claims import Stability, falls_of
 from sameloss.studies.stability.theory import by_seed
 
 found = Stability(kinds, page.sizes, by_seed(measured["table"]), falls_of(measured["paths"]))
 page.results = found  # what the claims at the end are judged by
 
-# %% tags=["hide-input"]
+# %% mystnb={"code_prompt_show": "Imports"} tags=["hide-input"]
 import numpy as np
 
 from sameloss.book.chapter import finding, say
@@ -160,7 +160,7 @@ def row_label(name, kind):
     return f"{name} ({', '.join(traits)})" if traits else name
 
 
-# %% tags=["hide-input"]
+# %% mystnb={"code_prompt_show": "How exponents are drawn"} tags=["hide-input"]
 def draw_exponents(results):
     """Exponents of gap, β and distance, with intervals over seeds, by kind of training."""
     (ax,), rows = drawing.panels(1, width=7.6), -np.arange(len(results.kinds))

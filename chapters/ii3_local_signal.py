@@ -42,7 +42,7 @@ workers: int = None  # runs at once; None: one per core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
-# %% tags=["experiment", "hide-input"]
+# %% mystnb={"code_prompt_show": "Presets"} tags=["experiment", "hide-input"]
 from sameloss.book.cells import begin
 from sameloss.studies.local_signal.statements import TRAINING, training_checks
 
@@ -91,12 +91,12 @@ of_sgd = page.sweep(
     seed=range(FIRST_SEED, FIRST_SEED + page.seeds),
 )
 
-# %% tags=["comparison", "hide-input"]
+# %% mystnb={"code_prompt_show": "Comparison"} tags=["comparison", "hide-input"]
 from sameloss.studies.local_signal.statements import TrainingResults
 
 found = page.results = TrainingResults(patches, descent, page.phase, of_flow, of_phase, of_sgd, of_kernels)
 
-# %% tags=["hide-input"]
+# %% mystnb={"code_prompt_show": "Imports"} tags=["hide-input"]
 import numpy as np
 import pandas as pd
 

@@ -48,12 +48,12 @@ page = begin(globals(), "ii3_proofs", PRESETS, {"starts": (2, 10_000)}, exact=PR
 kernels = tangent_rows(PATCHES, TangentStarts(page.filters, page.starts, page.held, page.images), 100)
 tables = page.compute(*map(proof_table, PARTS), kernels)
 
-# %% tags=["comparison", "hide-input"]
+# %% mystnb={"code_prompt_show": "Comparison"} tags=["comparison", "hide-input"]
 from sameloss.studies.local_signal.statements import ProofResults
 
 found = page.results = ProofResults(*tables)
 
-# %% tags=["hide-input"]
+# %% mystnb={"code_prompt_show": "Imports and labels"} tags=["hide-input"]
 from textwrap import fill
 
 import numpy as np

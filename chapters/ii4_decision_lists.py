@@ -39,7 +39,7 @@ workers: int = None  # runs at once; None: one per core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
-# %% tags=["experiment", "hide-input"]
+# %% mystnb={"code_prompt_show": "Sizes"} tags=["experiment", "hide-input"]
 from sameloss.book.cells import begin
 from sameloss.studies.decision_lists.experiment import FIRST_SEED, TaskShape, require_phases
 from sameloss.studies.decision_lists.statements import STATEMENTS, checks
@@ -55,7 +55,7 @@ LONG = {
     "alone_looks": 50, "both_lr": 100.0, "both_batch": 64, "both_looks": 50, "looked": 400,
 }  # fmt: skip
 
-# %% tags=["experiment", "hide-input"]
+# %% mystnb={"code_prompt_show": "Presets"} tags=["experiment", "hide-input"]
 LAPTOP = LONG | {"cases": 200, "alone_looks": 20, "steps": 2000, "both_looks": 20, "seeds": 3}
 SMOKE = LONG | {
     "vocabulary": 12, "length": 3, "list_length": 3, "readouts": (1e5, 30.0, 10.0), "compared": (30.0, 10.0),
@@ -69,7 +69,7 @@ BOUNDS = {
 }  # fmt: skip
 page = begin(globals(), "ii4_decision_lists", PRESETS, BOUNDS, exact=STATEMENTS, check=checks)
 
-# %% tags=["experiment", "hide-input"]
+# %% mystnb={"code_prompt_show": "SGD on W alone"} tags=["experiment", "hide-input"]
 from sameloss.studies.decision_lists import experiment
 from sameloss.studies.decision_lists.experiment import Steps
 from sameloss.studies.decision_lists.theory import flow
@@ -114,12 +114,12 @@ of_scores = page.sweep(
 )
 of_both = page.sweep(lambda seed: experiment.list_sgd(shape, None, on_both, page.looked, seed), seed=repeats)
 
-# %% tags=["comparison", "hide-input"]
+# %% mystnb={"code_prompt_show": "Comparison"} tags=["comparison", "hide-input"]
 from sameloss.studies.decision_lists.statements import Tables
 
 tables = page.results = Tables(shape, page.small, page.readout, *exactly, of_scores, of_both)
 
-# %% tags=["hide-input"]
+# %% mystnb={"code_prompt_show": "Imports"} tags=["hide-input"]
 import numpy as np
 
 from sameloss.book.chapter import finding, render, say
@@ -147,7 +147,7 @@ def in_tex(number, decimals=1):
     return rf"${digits} \times 10^{{{int(power)}}}$"
 
 
-# %% tags=["hide-input"]
+# %% mystnb={"code_prompt_show": "How scores are drawn"} tags=["hide-input"]
 def draw_scores(ax, curve, time):
     """Scores along the flow: of each place of the list, of the token itself, and of all others."""
     names = [f"place {place}" for place in range(1, len(listed) + 1)] + ["the token itself"]

@@ -102,7 +102,7 @@ def presentable(notebook: nbformat.NotebookNode, path: Path, book: Path | str = 
         if label := folded_behind(cell):
             what = "hide-cell" if label in FOLDED_WHOLE.values() else "hide-input"
             cell.metadata["tags"] = sorted({*cell.metadata.get("tags", []), what})
-            cell.metadata.setdefault("mystnb", {})["code_prompt_show"] = label
+            cell.metadata.setdefault("mystnb", {}).setdefault("code_prompt_show", label)
         elif "say(" in cell.source:
             cell.metadata["tags"] = sorted({*cell.metadata.get("tags", []), "remove-input"})
     notebook.cells = [part for cell in notebook.cells for part in _arranged(cell)]
