@@ -206,7 +206,7 @@ whose β falls as fast as its gap, and {lags["CNN"]:.2f} in the CNN.
 *Parameters* differ in all networks, as the thesis says: the distance between twins falls less steeply than the gap, by at least {apart[nearest]:.2f} in the exponent ({nearest}). In the perceptron with
 momentum it even grows, as $m^{{{grows.value:.2f}}}$.
 
-*A wide basin* does not make a convex model unstable, which the thesis suspected. Random features have more parameters than examples, fit every sample and are trained with momentum, and
+*A wide basin* does not make a convex model unstable, which the thesis suspected. Random features have more parameters than examples, fit their samples and are trained with momentum, and
 their β falls as $m^{{{flat.value:.2f}}}$, like that of logistic regression, $m^{{{steep.value:.2f}}}$.
 """)
 

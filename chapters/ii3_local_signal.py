@@ -224,7 +224,7 @@ drawing.label_ends(ax)
 # 51.4 % accuracy; here σ is $\log k/\sqrt k$, as in the text. Stochastic descent draws only the rows that
 # pass the threshold, since all others add zero; this does not change its distribution.
 
-# %% mystnb={"figure": {"caption": "Training one filter: the exact flow (thick, with markers) and stochastic gradient descent from several starts (thin).", "name": "fig-signal-training"}, "image": {"alt": "Three panels: c rises to 0.85 and b falls to -0.38; their ratio rises; accuracy rises to 78 per cent. Thin lines of stochastic descent lie around the exact ones."}}
+# %% mystnb={"figure": {"caption": "Training one filter: the exact flow (thick, with markers) and stochastic gradient descent from several starts (thin).", "name": "fig-signal-training"}, "image": {"alt": "Three panels: c rises to 0.85 and b falls to −0.38; their ratio rises; accuracy rises to 78 per cent. Thin lines of stochastic descent lie around the exact ones."}}
 flow, sgd = (table.assign(**{"|b|/c": abs(table.b / table.c)}) for table in (found.flow, found.sgd))
 end = flow[np.isclose(flow.step, FIGURE_STEPS)].iloc[0]
 finding(
