@@ -13,9 +13,16 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from sameloss.book.pages import open_page as opened
+from sameloss.languages import Sentences
 from sameloss.measures.flatness.trace import fisher_trace
 from sameloss.runs.pretraining import Pretraining
-from sameloss.runs.sampling import Downstream, HeldOutConditionals, LabelledSampling, held_out_masked
+from sameloss.runs.sampling import (
+    Downstream,
+    HeldOutConditionals,
+    LabelledSampling,
+    LabelledSentences,
+    held_out_masked,
+)
 from sameloss.runs.stage import stacked
 from sameloss.seeds import generator_for
 from sameloss.store.pool import compute_all
@@ -41,12 +48,25 @@ from sameloss.studies.same_loss.tables import (
 )
 from sameloss.training.objectives import NO_TREATMENT
 
+BRIEF = replace(
+    SMOKE,
+    setups=tuple(s if s.name == "grammar" else s._replace(seeds=s.seeds[:1]) for s in SMOKE.setups),
+    probe_sets=1,
+    test=100,
+    trace_sentences=20,
+    measured=Measures(features=128, width=16, train=50, few_labels=(32,), many_labels=256),
+    flatness_sentences=20,
+)
+"""The models of the preset smoke, which `tests/book` executes, measured on less; other languages once."""
+
 
 @pytest.fixture(scope="module")
 def page(shared):
-    page = opened("02_existence", preset="smoke", language="all", artifacts=str(shared / "same_loss"))
-    compute_all(page.store, page.runs(), 1)  # in a process that does not check types
-    return page
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(PRESETS, "smoke", BRIEF)
+        page = opened("02_existence", preset="smoke", language="all", artifacts=str(shared / "same_loss"))
+        compute_all(page.store, page.runs(), 1)  # in a process that does not check types
+        yield page
 
 
 def keys(**given):
@@ -167,11 +187,12 @@ def test_from_algorithms_to_answers(page):
         for chapter in ("d_practice", "e_mask_rate", "a3_models")
         for algorithm in definitions(chapter).PRESETS["workstation"]["algorithms"]
     ]
-    known = {"experiment": SMOKE, "model": "d8", "treated": ("d8",)}
-    cause = cells_of("a4_algorithms", **known, page=SimpleNamespace(strengths=(0.003, 0.012, 0.05)))
+    brief = replace(BRIEF, descent_steps=(20, 40))
+    known = {"experiment": brief, "model": "d8", "treated": ("d8",)}
+    cause = cells_of("a4_algorithms", **known, page=SimpleNamespace(strengths=(0.003, 0.05)))
     others = cells_of("d_practice", **known, page=SimpleNamespace(algorithms=algorithms))
     parts = (cause.trained_on, cause.treated_on, others.measured_on)
-    measurements = [m for replicate in SMOKE.replicates() for part in parts for m in part(replicate)]
+    measurements = [m for replicate in brief.replicates() for part in parts for m in part(replicate)]
     measurements = list({m.run.key: m for m in measurements}.values())
     compute_all(page.store, [m.run for m in measurements], 1)
     table = tabled(measurements, stacked(page.store, [m.run for m in measurements]))
@@ -183,7 +204,7 @@ def test_from_algorithms_to_answers(page):
     figures.by_algorithm(table, "accuracy", axes[1])
     figures.effects(rows[rows.question == "flatness by regularisers"], axes[2])
     plt.close()
-    assert len(algorithm_table(table)) == 1 + 3 + len(algorithms) == 10
+    assert len(algorithm_table(table)) == 1 + 2 + len(algorithms) == 9
     predictors = predictor_table(table)
     measures = {"KL", "trace", "top eigenvalue", "relative trace", "adaptive sharpness"}
     assert measures <= set(predictors.predictor)
@@ -206,6 +227,26 @@ def test_an_algorithm_changes_what_its_recipe_says_and_keeps_the_exact_labels():
     assert adversary.downstream == replicate.labelled
     assert replicate.descent("d8", 0.005, 10, ("post-ln", None)).norm == "post"
     assert replicate.descent("d8", 0.005, 10, ("adamw", None)) == replicate.descent("d8", 0.005, 10)
+
+
+def test_unseen_sentences_are_in_no_training_set():
+    """Of two probes; the first half of the test sentences were the second one's."""
+    draw = torch.Generator().manual_seed(0)
+    tokens, lengths = torch.tensor([[n, 1] for n in range(1, 31)]), torch.full((30,), 2)
+    y, features = torch.arange(30)[:, None] % 2, torch.randn(30, 3, generator=draw)
+    parts = [
+        LabelledSentences(Sentences(tokens[rows], lengths[rows]), y[rows])
+        for rows in (slice(20), slice(10, 30))
+    ]
+    data = experiment.ProbeData(*parts, (2,), ("task",))
+    rows = {
+        row["reading"]: row["value"] for row in data.accuracies((features[:20], features[10:]), "own", 10, 2)
+    }
+    probes = experiment.PROBE.fit(features[:20].view(2, 10, 3), y[:20].view(2, 10, 1), (2,), 0)
+    correct = 100 * probes.correct(features[10:], y[10:]).double()
+    expected = {"own": float(correct.mean()), "own, unseen": float(correct[:, 10:].mean())}
+    assert rows == pytest.approx(expected)
+    assert expected["own"] != expected["own, unseen"]
 
 
 # What a measurement says, beside independent code.
