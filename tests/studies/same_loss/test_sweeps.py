@@ -86,9 +86,9 @@ def test_an_added_length_is_part_of_its_sweep(monkeypatch):
 
 def test_a_cell_is_measured_and_only_its_kl_is_shown(tmp_path, monkeypatch):
     """With few steps and sentences."""
-    few = Measures(features=400, train=200, probe_sets=2, trace_sentences=50, capacities=True,
+    few = Measures(features=400, train=60, probe_sets=1, many_labels=60, trace_sentences=20, capacities=True,
                    finetuning_lrs=(1e-3, 3e-3))  # fmt: skip
-    tiny = replace(sweeps.WORKSTATION, held_out=50, test=200, measured=few, probe_sets=2)
+    tiny = replace(sweeps.WORKSTATION, held_out=50, test=100, measured=few, probe_sets=1)
     monkeypatch.setattr(sweeps, "WORKSTATION", tiny)
     store = Store(tmp_path)
     made = [Cell(16, "d24", 0.005, steps, measures=few) for steps in (0, 3)]
