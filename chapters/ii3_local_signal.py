@@ -289,16 +289,14 @@ drawing.label_ends(ax)
 # %% mystnb={"figure": {"caption": "Accuracy (%) of the best filter, and of the exact flow where Figure 3.3 ends.", "name": "fig-signal-phase"}, "image": {"alt": "Two tables of accuracy by rows of noise and strength of the noise. The best filter reaches 90 per cent in most of them, except with few rows and strong noise; training after 10,000 steps only where noise is weak."}}
 flows = found.phase.groupby(["multiplier", "noise"])[["step", "accuracy"]]
 best = pd.Series({(m, k): theory.best_threshold(Patches(k, m))[1] for m, k in flows.groups})
-tables = {"best filter": best}
-for steps in (FIGURE_STEPS, page.horizon):
-    tables[f"after {steps:,.0f} steps"] = flows.apply(accuracy_after, steps)
-express, early, late = ((table >= 0.9).sum() for table in tables.values())
+trained = {steps: flows.apply(accuracy_after, steps) for steps in (FIGURE_STEPS, page.horizon)}
+early, late = ((trained[steps] >= 0.9).sum() for steps in (FIGURE_STEPS, page.horizon))
 finding(
-    f"A filter reaches 90 % accuracy in {express} of {len(best)} settings; training finds one in {early} of these within "
+    f"A filter reaches 90 % accuracy in {(best >= 0.9).sum()} of {len(best)} settings; training finds one in {early} of these within "
     f"{FIGURE_STEPS:,} steps, and in {late} within {page.horizon:,.0f}."
 )
-shown = list(tables.items())[:2]
-for (name, table), ax in zip(shown, drawing.panels(len(shown), width=3.9), strict=True):
+shown = {"best filter": best, f"after {FIGURE_STEPS:,} steps": trained[FIGURE_STEPS]}
+for (name, table), ax in zip(shown.items(), drawing.panels(2, width=3.9), strict=True):
     percent = 100 * table.unstack()
     style = {"vmin": 50, "vmax": 100, "cmap": "viridis", "cbar": False, "annot_kws": {"size": "small"}}
     sns.heatmap(percent[::-1], annot=True, fmt=".0f", ax=ax, **style)
