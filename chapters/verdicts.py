@@ -171,10 +171,10 @@ glue(
 # The main comparison for each question and language of the [first edition](protocol.md), from recorded runs, with 95 % intervals over replicates (widened by
 # Holm's procedure for their number). Models are compared at the smallest KL that all sizes reach, with equally many features. The chapters have the controls and all numbers.
 
-# %%
+# %% tags=["remove-input"]
 from sameloss.book.chapter import render
 
-render(tables.answer_table(answers))
+HTML(verdict_table.findings(tables.findings(answers[answers.direction != "not judged"])))
 
 # %%
 say(tables.conclusion(answers))
