@@ -67,17 +67,20 @@ def _order(seed: int) -> torch.Generator:
     return generator_for("order of visits", seed)
 
 
-def _work(run: Any, steps: int) -> float:
-    """Floating-point operations of so many steps on the run's network."""
-    _, products = theory.network_size(run.network, run.source.shape[0], run.scene.side)
-    return steps * run.descent.batch * 6 * products
+def _work(run: Any, steps: int, kernels: int = 0) -> float:
+    """Floating-point operations of so many steps on the run's network, and of its tangent kernels."""
+    size, products = theory.network_size(run.network, run.source.shape[0], run.scene.side)
+    a_kernel = 2.0 * size * (run.examples + run.source.tested) * run.examples + 20 * run.examples**3
+    return steps * run.descent.batch * 6 * products + kernels * a_kernel
 
 
-@stage(
-    "ImageComparison",
-    work=lambda run: _work(run, run.descent.steps + (2 * run.linear.steps if run.linear else 0)),
-    accelerated=True,
-)
+def _comparison_work(run: Any) -> float:
+    """A step of the linearised network counts as two."""
+    steps = run.descent.steps + (2 * run.linear.steps if run.linear else 0)
+    return _work(run, steps, 1 + run.kernel.trained if run.kernel else 0)
+
+
+@stage("ImageComparison", work=_comparison_work, accelerated=True)
 def image_comparison(
     source: ImageSource,
     scene: Scene,
