@@ -67,7 +67,7 @@ from sameloss.studies.same_loss.saturated import (
 )
 
 recorded, no_model = open_page("02_confirmation").recorded("workstation")
-verdicts = {verdict.question: verdict for verdict in downstream(recorded)}
+found = {answer.question: answer for answer in downstream(recorded)}
 NAMES = {OWN: "own features", CAPACITY: "equally many features", TUNED: "fine-tuning"}
 
 
@@ -76,7 +76,7 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 
-from sameloss.statistics.intervals import paired
+from sameloss.statistics.intervals import seed_interval
 from sameloss.studies import drawing
 
 drawing.use_style()
@@ -93,16 +93,16 @@ def mean_curve(found, arm, of=OWN):
 
 def lead_at(kl, of):
     """The lead at a KL over the draws in which both sizes reach it."""
-    found = leads(recorded, SMALL, LARGE, of, kl)
-    return paired(found.lead[np.isclose(found.kl, kl)].to_numpy())
+    by_draw = leads(recorded, SMALL, LARGE, of, kl)
+    return seed_interval(by_draw.lead[np.isclose(by_draw.kl, kl)])
 
 
 # %% mystnb={"figure": {"caption": "Left: accuracy of linear probes on the models' own features against KL, one line per size, one point per length of training, means over sixteen draws; training is longer to the right. Vertical: the KL at which sizes are compared. Right: the larger model's lead at equal KL with 95 % intervals over draws, read in three ways. Dashed: no effect; dotted: the published effect in proportion to our sizes.", "name": "fig-existence"}, "image": {"alt": "Left, accuracy against KL for two sizes. Right, lead of the larger size against KL in three readings with intervals."}}
 from sameloss.book.chapter import finding
 
 finding(
-    f"At equal loss the larger model is {verdicts[OWN].effect.mean:.1f} points more accurate on its own features, "
-    f"{verdicts[CAPACITY].effect.mean:.1f} with equally many, and {verdicts[TUNED].effect.mean:.1f} fine-tuned."
+    f"At equal loss the larger model is {found[OWN].effect.value:.1f} points more accurate on its own features, "
+    f"{found[CAPACITY].effect.value:.1f} with equally many, and {found[TUNED].effect.value:.1f} fine-tuned."
 )
 left, right = drawing.panels(2, width=4.4)
 for at, (arm, name) in enumerate(((SMALL, "d = 24"), (LARGE, "d = 96"))):
@@ -111,7 +111,7 @@ for at, (arm, name) in enumerate(((SMALL, "d = 24"), (LARGE, "d = 96"))):
 left.axvline(3, color="0.6", lw=1)
 for at, (of, name) in enumerate(NAMES.items()):
     rows = [lead_at(kl, of) for kl in KLS]
-    drawing.interval_line(right, np.array(KLS) * 1.03 ** (at - 1), [row[:3] for row in rows], at + 2, name)
+    drawing.interval_line(right, np.array(KLS) * 1.03 ** (at - 1), rows, at + 2, name)
 right.axhline(0, color="0.35", ls="--", lw=1)
 right.axhline(PUBLISHED, color="0.35", ls=":", lw=1)
 for ax, label in ((left, "probe accuracy (%)"), (right, "lead of d = 96 (points)")):
@@ -122,27 +122,31 @@ for ax, label in ((left, "probe accuracy (%)"), (right, "lead of d = 96 (points)
 
 # %% tags=["hide-input"]
 from sameloss.book.chapter import say
+from sameloss.studies.verdict import Direction, Size, in_words
 
 AS_MANY = {
-    "yes": "so its lead is more than what random features up to 768 supply",
-    "no": "so its advantage is linear readability, not more knowledge",
-    "open": "which leaves open whether it knows more or is only easier to read",
+    Direction.SUPPORTED: "so its lead is more than what random features up to 768 supply",
+    Direction.AGAINST: "so its advantage is linear readability, not more knowledge",
+    Direction.OPEN: "which leaves open whether it knows more or is only easier to read",
+    Direction.NOT_REACHED: "which is not reached",
 }
-beyond = "no" if verdicts[CAPACITY].size == "negligible" else verdicts[CAPACITY].direction
+direction, size, _ = found[CAPACITY].verdict
+beyond = Direction.AGAINST if size == Size.NEGLIGIBLE else direction
 
 
 def points_of(question):
-    """The lead in points with its interval and verdict."""
-    effect, direction = verdicts[question].effect, verdicts[question].direction
-    return f"**{effect.mean:+.1f} points** ({effect.low:.1f} to {effect.high:.1f}{'' if direction == 'yes' else '; ' + direction})"
+    """The lead in points with its interval, and its verdict where that is not that it leads."""
+    effect, direction = found[question].effect, found[question].verdict.direction
+    doubt = "" if direction == Direction.SUPPORTED else f"; {direction}"
+    return f"**{effect.value:+.1f} points** ({effect.low:.1f} to {effect.high:.1f}{doubt})"
 
 
 answer = (
     f"At the same loss, 3 % of the bag of words' KL, the larger model (*d* = 96) leads the smaller (*d* = 24) by {points_of(OWN)} on its own features, "
     f"which is how the paper reads models (its 6.9 points over eight doublings of parameters are {PUBLISHED:.1f} over ours). Read by equally many features, "
-    f"with random ones added, it leads by {points_of(CAPACITY)}, {AS_MANY.get(beyond, 'which is not reached')}; fine-tuned, by {points_of(TUNED)}."
+    f"with random ones added, it leads by {points_of(CAPACITY)}, {AS_MANY[beyond]}; fine-tuned, by {points_of(TUNED)}."
 )
-between = [NAMES[question] for question, verdict in verdicts.items() if "by interpolation" in verdict.remarks]
+between = [NAMES[question] for question, answer in found.items() if "by interpolation" in answer.remarks]
 if between:
     answer += f" The answers by {' and '.join(between)} rest on interpolating between lengths of training that enclose this KL."
 say(answer)
@@ -163,13 +167,13 @@ from sameloss.book.chapter import render
 from sameloss.studies.same_loss.saturated import values_at
 
 TEXTS = {OWN: "own features, as in the paper", CAPACITY: "equally many features", TUNED: "fine-tuned"}
-SIZES_IN_WORDS = {"larger": "larger than published", "imprecise": "size imprecise"}
 rows = []
-for question, verdict in verdicts.items():
+for question, answer in found.items():
     accuracies = [values_at(recorded, arm, question).mean() for arm in (SMALL, LARGE)]
-    effect = "{:+.1f} ({:.1f} to {:.1f})".format(*verdict.effect[:3])
-    corrected = "{:.1f} to {:.1f}".format(*verdict.corrected)
-    words = ", ".join([verdict.direction, SIZES_IN_WORDS.get(verdict.size, verdict.size), *verdict.remarks])
+    effect = f"{answer.effect.value:+.1f} ({answer.effect.low:.1f} to {answer.effect.high:.1f})"
+    corrected = f"{answer.decides.low:.1f} to {answer.decides.high:.1f}"
+    direction, size, reason = answer.verdict
+    words = in_words(direction, ", ".join(filter(None, (size, reason, *answer.remarks))))
     rows.append((TEXTS[question], *accuracies, effect, corrected, words))
 heads = [
     "read by",
@@ -177,12 +181,12 @@ heads = [
     "d = 96 (%)",
     "lead (points, 95 %)",
     "corrected",
-    "does the larger lead? how much?",
+    "the larger leads",
 ]
 render(pd.DataFrame(rows, columns=heads), decimals=1)
 
 # %% [markdown]
-# *Larger*, *smaller* and *as published* compare the lead with the paper's in proportion (3.4 points, ± 25 %); *negligible* is less than a quarter of it. *Beyond untrained
+# [Verdicts](verdicts.ipynb) says what the words mean; the published lead is the paper's in proportion, 3.4 points, and *negligible* is less than a quarter of it. *Beyond untrained
 # width*: the lead exceeds that of untrained models, which is one of their width alone.
 
 # %% mystnb={"figure": {"caption": "The larger model's lead at 3 % of the bag of words' KL, one point for each of the sixteen draws of the grammar, by reading; bars are the mean with its 95 % interval. Untrained: before any training, own features.", "name": "fig-lead-by-draw"}, "image": {"alt": "Strip plot of leads by draw for own features, added features, fine-tuned, and untrained models."}}
@@ -199,7 +203,7 @@ ax = drawing.panels(1, width=6)[0]
 shared = {"data": tall, "x": "lead", "y": "reading", "hue": "reading", "ax": ax, "legend": False}
 sns.stripplot(**shared, alpha=0.5, size=5, jitter=0.2, palette=["C2", "C3", "C4", "0.5"])
 for at, values in enumerate(by_draw.values()):
-    mean, low, high, *_ = paired(values.to_numpy())
+    mean, low, high = seed_interval(values)
     ax.errorbar(
         mean, at, xerr=[[mean - low], [high - mean]], fmt="|", color="black", ms=12, capsize=3, zorder=5
     )
@@ -221,27 +225,23 @@ glue("leads", drawing.picture(ax.figure, told), display=False)
 # %%
 from sameloss.studies.same_loss.saturated import READINGS
 
-UNTRAINED = paired(by_draw["untrained"].to_numpy())
+UNTRAINED = seed_interval(by_draw["untrained"])
 course = {
-    arm.model: paired(
-        (values_at(recorded, arm, OWN) - values_at(recorded, arm, OWN, 6.0)).dropna().to_numpy()
-    )
+    arm.model: seed_interval((values_at(recorded, arm, OWN) - values_at(recorded, arm, OWN, 6.0)).dropna())
     for arm in (SMALL, LARGE)
 }
 fixed = {
-    name: paired(leads(recorded, SMALL, LARGE, name).lead.to_numpy())
-    for name in READINGS
-    if name not in NAMES
+    name: seed_interval(leads(recorded, SMALL, LARGE, name).lead) for name in READINGS if name not in NAMES
 }
 by_own = leads(recorded, SMALL, LARGE, OWN)
-least = paired(by_own.least.to_numpy())
+least = seed_interval(by_own.least)
 short = int((by_own.kl > 3.001).sum())
 accuracy = no_model[no_model.quantity == "accuracy"].groupby("reading").value.mean()
 
 
 def told(effect):
     """A difference in points with its interval."""
-    return f"{effect.mean:+.1f} points ({effect.low:.1f} to {effect.high:.1f})"
+    return f"{effect.value:+.1f} points ({effect.low:.1f} to {effect.high:.1f})"
 
 
 by_kl = {

@@ -130,9 +130,7 @@ for ax in figures.by_language(measured, figures.accuracy_against_kl):
 # learning rates (the peak rates are 0.005 and 0.00125). If the main verdict is
 # *supported* or *against* and one of these contradicts it, the verdict says so.
 #
-# A verdict has two parts: the direction that the interval supports (*supported*, *against*, or *unclear* if it contains zero
-# effect) and, where the paper reports a number, how the size of the effect compares with it (for sizes per doubling of parameters; as
-# published within 25 %, smaller, larger, or imprecise). A question is *not testable* where a rule of the protocol
+# [Verdicts](verdicts.ipynb) says what the words mean. Published effects of size are per doubling of parameters. A question is *not testable* where a rule of the protocol
 # forbids a verdict, for example that an interval that contains zero effect is wider than the published effect. The paper's gains are those of one task
 # (for size 6.9 points on task B, in proportion to our sizes 3.4; for steps 1.6 on task C); ours are means of two. Only the intervals of
 # main comparisons are widened by Holm's correction, so another row can be *supported* where the main one is not. In the
@@ -142,17 +140,24 @@ for ax in figures.by_language(measured, figures.accuracy_against_kl):
 # loss; steps are then those of cooling.
 
 # %% mystnb={"figure": {"caption": "Accuracy of the largest model minus that of the smallest (unless a row names other models), at equal KL, with 95 % intervals over replicates: the main comparison (whose interval is widened by Holm's correction), then all other comparisons, those of untrained models included; a row without an interval was not measured on that language. Dashed: no effect; dotted: the published effect.", "name": "fig-size-controls"}, "image": {"alt": "Intervals of the size effect, one row per comparison."}}
-from sameloss.studies.same_loss.claims import POINTS
+from sameloss.studies.same_loss.claims import EXACT_LABELS, POINTS
 
 finding(tables.size_finding(answers, "features as they are"))
 of_size = answers[(answers.question == "size") & (answers.unit == POINTS)]
 figures.effects_by_language(of_size)
 
 # %%
+OTHER_READINGS = (
+    "features as they are",
+    "expanded to 384",  # the smaller model's features, with random ones beside them
+    "expanded to 768",
+    "projected to 96",
+    "fine-tuned",
+    "untrained",
+)
 beside = [tables.answer_in_words(answers, "size") + "\n"]
 for name, rows in of_size.groupby("language", sort=False):
-    beside += [f"- {words}" for words in [tables.controls_in_words(answers, name)] if words]
-    other = rows[rows.row.str.match("projected to|expanded to|over ")]
+    other = rows[rows.row.isin(OTHER_READINGS) | rows.over.notna()]
     if len(other):
         beside.append(
             f"- Other comparisons on the {tables.LANGUAGES[name]}: {tables.effects_in_words(other)}."
@@ -181,7 +186,8 @@ drawing.label_ends(right)
 
 # %%
 say(tables.answer_in_words(answers, "steps"))
-others = answers[(answers.question == "steps") & answers.row.str.contains("mean of sizes|exact labels")]
+of_one_kl = ("cooled, mean of sizes", EXACT_LABELS, f"{EXACT_LABELS}, mean of sizes")
+others = answers[(answers.question == "steps") & answers.row.isin(of_one_kl)]
 if len(others):
     say(
         f"Both checkpoints cooled to one KL, or trained without label noise: {tables.effects_in_words(others)}."
@@ -207,17 +213,16 @@ render(tables.control_table(answers, "lookup"), decimals=4)
 
 # %% [markdown]
 # ## What this page found
-
-# %%
-say(tables.conclusion(answers, PAGES["02_existence"]))
-
-# %% [markdown]
-# ## Comparison with the paper
 #
 # The main comparison for each question:
 
 # %%
 render(tables.answer_table(answers, PAGES["02_existence"]))
+
+# %%
+from sameloss.studies.verdict import chance_in_words
+
+say(chance_in_words(answers[answers.question.isin(PAGES["02_existence"])]))
 
 # %% tags=["remove-input"]
 say(provenance)

@@ -222,7 +222,7 @@ render(pd.DataFrame.from_dict(parts, "index", columns=["trace", "error"]).rename
 import numpy as np
 
 from sameloss.book.pages import open_page
-from sameloss.statistics.intervals import Interval, paired
+from sameloss.statistics.intervals import Interval, seed_interval
 from sameloss.studies import drawing
 from sameloss.studies.same_loss.saturated import (
     LARGE,
@@ -230,9 +230,9 @@ from sameloss.studies.same_loss.saturated import (
     PUBLISHED_SLOPE,
     SMALL,
     TRACES,
-    direction_word,
     leads,
 )
+from sameloss.studies.verdict import Direction, judge
 
 confirmed, _ = open_page("02_confirmation").recorded("workstation")
 PUBLISHED_RATIO = (2.68 / 1.54) ** (3.90 / 8.0)
@@ -241,22 +241,23 @@ PUBLISHED_RATIO = (2.68 / 1.54) ** (3.90 / 8.0)
 def flatter(kl, of):
     """How many times larger the small model's trace is at a KL, over the draws in which both sizes reach it."""
     found = leads(confirmed, SMALL, LARGE, of, kl)
-    mean, low, high, *_ = paired(-found.lead[np.isclose(found.kl, kl)].to_numpy())
-    return Interval(*np.exp([mean, low, high]))
+    return Interval(*np.exp(seed_interval(-found.lead[np.isclose(found.kl, kl)])))
 
 
 # %%
 native, relative = (flatter(3.0, of) for of in TRACES)
-lead = paired(leads(confirmed, SMALL, LARGE, OWN).lead.to_numpy()).mean
+lead = leads(confirmed, SMALL, LARGE, OWN).lead.mean()
 carried = PUBLISHED_SLOPE * np.log(native.value)
-verdict = {"yes": "is flatter", "no": "is sharper", "open": "is not shown to be flatter"}[
-    direction_word(native.low, native.high, 1.0)
-]
-agrees = direction_word(relative.low, relative.high, 1.0) == direction_word(native.low, native.high, 1.0)
+direction, of_relative = (judge(Interval(*np.log(ratio))).direction for ratio in (native, relative))
+verdict = {
+    Direction.SUPPORTED: "is flatter",
+    Direction.AGAINST: "is sharper",
+    Direction.OPEN: "is not shown to be flatter",
+}[direction]
 rates = "other rates of the protocol have not been run"
 answer = (
     f"At 3 % of the bag of words' KL the trace of *d* = 24 is {native:.2f} times that of *d* = 96: the larger model {verdict} at the rate of 0.005 ({rates}). "
-    f"Relative to squared weights the ratio is {relative:.2f}{'' if agrees else ', which does not say the same'}. "
+    f"Relative to squared weights the ratio is {relative:.2f}{'' if of_relative == direction else ', which does not say the same'}. "
     f"The larger model leads by {lead:.1f} points there. At the slope between the paper's sizes, {PUBLISHED_SLOPE:.1f} points for each factor *e* of trace, "
     f"this difference in flatness goes with {carried:.1f} points"
 )
@@ -307,7 +308,7 @@ say(source)
 
 # %% mystnb={"figure": {"caption": "Fisher trace against KL: one line per size and peak learning rate, one point per complete training run. Geometric means over replicates. Solid: the main rate; dotted: the other one.", "name": "fig-trace-kl"}, "image": {"alt": "Fisher trace against KL, one line per size, solid and dotted for two learning rates."}}
 from sameloss.studies.same_loss import figures, tables
-from sameloss.studies.same_loss.claims import RATIO
+from sameloss.studies.same_loss.claims import EXACT_LABELS, RATIO
 
 finding(tables.rate_finding(answers, measured))
 for ax in figures.by_language(measured, figures.trace_against_kl):
@@ -324,7 +325,7 @@ figures.effects_by_language(answers[(answers.question == "flatness by size") & (
 
 # %%
 say(tables.answer_in_words(answers, "flatness by size"))
-of_size = answers[(answers.question == "flatness by size") & answers.row.str.startswith("over ")]
+of_size = answers[(answers.question == "flatness by size") & answers.over.notna()]
 if len(of_size):
     say(f"Neighbouring sizes, which reach smaller KLs: {tables.effects_in_words(of_size)}.")
     nearest = of_size.sort_values("unlearnt").iloc[:2]
@@ -376,9 +377,9 @@ drawing.label_ends(right)
 # %%
 steps = "flatness by steps"
 say(tables.answer_in_words(answers, steps))
-others = answers[
-    (answers.question == steps) & answers.row.str.contains("mean of sizes|exact labels|relative")
-]
+ways = [f"{stage}relative to squared weights" for stage in ("", "cooled, ", f"{EXACT_LABELS}, ")]
+ways += ["cooled, mean of sizes", EXACT_LABELS, f"{EXACT_LABELS}, mean of sizes"]
+others = answers[(answers.question == steps) & answers.row.isin(ways)]
 if len(others):
     say(
         "Both checkpoints cooled to one KL, trained without label noise, or compared by their relative traces: "
@@ -403,19 +404,16 @@ drawing.legend(figures.by_language(measured, figures.accuracy_against_trace)[0])
 # difference in accuracy.
 #
 # ## What this page found
-
-# %%
-say(tables.conclusion(answers, PAGES["04_flatness"]))
-
-# %% [markdown]
-# **Not asked here.** Whether flatness is what makes a model more accurate: see [A.4 Algorithms](a4_algorithms.ipynb).
 #
-# ## Comparison with the paper
-#
-# The verdicts follow the rules of [2b Existence](02_existence.ipynb); the paper predicts ratios above one.
+# The paper predicts ratios above one. Whether flatness is what makes a model more accurate is asked in [A.4 Algorithms](a4_algorithms.ipynb).
 
 # %%
 render(tables.answer_table(answers, PAGES["04_flatness"]))
+
+# %%
+from sameloss.studies.verdict import chance_in_words
+
+say(chance_in_words(answers[answers.question.isin(PAGES["04_flatness"])]))
 
 # %% tags=["remove-input"]
 say(provenance)

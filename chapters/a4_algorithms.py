@@ -90,9 +90,10 @@ def treated_on(replicate):
         untreated = replicate.treated(name, *NO_TREATMENT)
         for treatment in TREATMENTS:
             run = replicate.treated(name, *treatment)
-            yield replicate.measured(name, f"treated: {label(*treatment)}", steps, run)
+            yield replicate.measured(name, "treated", steps, run, algorithm=treatment)
             run = replicate.cooled(run, steps, name, untreated)
-            yield replicate.measured(name, f"cooled: {label(*treatment)}", steps, run, run.checkpoints[-1])
+            ends = run.checkpoints[-1]
+            yield replicate.measured(name, "treated, cooled", steps, run, ends, algorithm=treatment)
 
 
 # %% tags=["experiment"]
@@ -237,7 +238,7 @@ render(tables.control_table(answers, "flatness by adversary"), decimals=4)
 
 # %% mystnb={"figure": {"caption": "Gain in accuracy against trace, both relative to the untreated model, at equal KL, with 95 % intervals over replicates. If flatness determined accuracy, all points would lie on one decreasing line through the intersection of the grey lines.", "name": "fig-bought"}, "image": {"alt": "Difference in accuracy against the ratio of traces, one marker per treatment and model, with error bars."}}
 finding(tables.treatment_finding(answers))
-treated = answers[answers.row.str.contains("^(?:flatter|gained) by: ")].groupby("language", sort=False)
+treated = answers[answers.treatment.notna()].groupby("language", sort=False)
 axes = drawing.panels(treated.ngroups, width=6)
 for (name, part), ax in zip(treated, axes, strict=True):
     figures.treatments(part, ax).set_title(tables.LANGUAGES[name])
@@ -259,17 +260,16 @@ render(tables.control_table(answers, "flatness as a cause"), decimals=4)
 # hardly moves the trace says nothing about the slope.
 #
 # ## What this page found
-
-# %%
-say(tables.conclusion(answers, PAGES["a4_algorithms"]))
-
-# %% [markdown]
-# ## Comparison with the paper
 #
-# The main comparisons, by the rules of [2b Existence](02_existence.ipynb):
+# The main comparisons ([Verdicts](verdicts.ipynb) says what the words mean):
 
 # %%
 render(tables.answer_table(answers, PAGES["a4_algorithms"]))
+
+# %%
+from sameloss.studies.verdict import chance_in_words
+
+say(chance_in_words(answers[answers.question.isin(PAGES["a4_algorithms"])]))
 
 # %% tags=["remove-input"]
 say(provenance)
@@ -282,8 +282,8 @@ render(tables.answer_table(found.answers))
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
-ends = found.table[found.table.quantity == "trace"].groupby("stage").value.mean()
-quiet, noisy = (ends.get(f"treated: sgd-noise, s = {s}", float("nan")) for s in (0, 1))
+ends = found.table.query("quantity == 'trace' and stage == 'treated'").groupby("variant").value.mean()
+quiet, noisy = (ends.get(label("sgd-noise", s), float("nan")) for s in (0, 1))
 print("label noise does not raise the trace:", not quiet < noisy)
 
 # %% [markdown]

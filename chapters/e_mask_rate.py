@@ -145,14 +145,8 @@ render(tables.control_table(answers, "mask rate"), decimals=4)
 
 # %% [markdown]
 # ## What this page found
-
-# %%
-say(tables.conclusion(answers, PAGES["e_mask_rate"]))
-
-# %% [markdown]
-# ## Comparison with the paper
 #
-# The main comparison:
+# The main comparison ([Verdicts](verdicts.ipynb) says what the words mean):
 
 # %%
 render(tables.answer_table(answers, PAGES["e_mask_rate"]))
@@ -168,7 +162,7 @@ render(tables.answer_table(found.answers))
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
-masked = found.table[found.table.stage.str.startswith("descent: mask-rate") & (found.table.quantity == "kl")]
+masked = found.table[(found.table.algorithm == "mask-rate") & (found.table.quantity == "kl")]
 print(
     "the KL falls as trainings with 15 % of masks get longer:",
     bool(masked.groupby("steps").value.mean().is_monotonic_decreasing),

@@ -12,7 +12,7 @@
 # # Verdicts
 #
 # Which of the published results does this book reproduce? This page compares published claims with what the book
-# computed; [Deviations](deviations.md) lists those that it does not ask. Each verdict follows from an interval and a tolerance that were
+# computed; [Deviations](deviations.md) lists those that it does not ask. Each verdict follows from an interval by rules that were
 # fixed before the runs (the [Protocol](protocol.md) lists what was changed later). Effects are oriented so that the paper predicts a positive number, or a ratio above one.
 
 # %% tags=["parameters"]
@@ -39,19 +39,19 @@ from sameloss.book.pages import all_statements, open_page
 from sameloss.book.part_one import recorded_answers
 from sameloss.book.verdict_table import counted
 from sameloss.studies.same_loss import tables
-from sameloss.studies.verdict import strongest
+from sameloss.studies.verdict import chance_in_words, strongest
 
 answers, theory = recorded_answers(), all_statements(pages)
-judged = answers[(answers.row == "main") & (answers.direction != "not judged")]
+judged = answers[(answers.row == "main") & answers.judged]
 confirmed, _ = open_page("02_confirmation").recorded("workstation")
 judging = [other for other in pages if other.topics]
-part_two = [strongest(other.evidence(other.verdicts())).verdict for other in judging]
+part_two = pd.concat([strongest(other.evidence(other.verdicts())) for other in judging])
 say(f"""
 - **Part I**, near the lowest loss: the table below; the main comparisons of the first edition of the protocol: {counted(judged.direction)}.
-- **Part II**, each claim from the longest runs that could test it: {counted(pd.concat(part_two))}.
+- **Part II**, each claim from the longest runs that could test it: {counted(part_two.direction)}.
 - **Lemmas and theorems**: {counted(theory.verdict)}.
 
-The section *What the words mean* defines these verdicts.
+The section *What the words mean* defines them.
 """)
 
 # %% [markdown]
@@ -66,12 +66,11 @@ from IPython.display import HTML
 from myst_nb import glue
 
 from sameloss.book import verdict_table
-from sameloss.statistics.intervals import paired
+from sameloss.statistics.intervals import seed_interval
 from sameloss.studies.same_loss import saturated
-from sameloss.studies.same_loss.saturated import CAPACITY, LARGE, OWN, SMALL, TUNED, direction_word
+from sameloss.studies.same_loss.saturated import CAPACITY, LARGE, OWN, SMALL, TUNED
+from sameloss.studies.verdict import judge
 
-DIRECTIONS = {"yes": "supported", "no": "against", "open": "unclear", "not reached": "not testable"}
-SIZES = {"larger": "larger than published", "imprecise": "size imprecise"}
 QUESTIONS = {
     OWN: "Do larger models do better at equal loss, read by their own features?",
     CAPACITY: "Read by equally many features?",
@@ -79,24 +78,24 @@ QUESTIONS = {
 }
 rows = [
     {
-        "question": QUESTIONS[v.question],
+        "question": QUESTIONS[answer.question],
         "page": "02_confirmation",
-        "direction": DIRECTIONS[v.direction],
-        "size": ", ".join([SIZES.get(v.size, v.size), *v.remarks]),
-        "effect": f"{v.effect.mean:+.1f} points ({v.corrected[0]:.1f} to {v.corrected[1]:.1f})",
+        "direction": answer.verdict.direction,
+        "size": ", ".join(filter(None, (answer.verdict.size, *answer.remarks))),
+        "effect": f"{answer.effect.value:+.1f} points ({answer.decides.low:.1f} to {answer.decides.high:.1f})",
         "published": f"{saturated.PUBLISHED:+.1f}",
     }
-    for v in saturated.downstream(confirmed)
+    for answer in saturated.downstream(confirmed)
 ]
 
 # %% tags=["remove-input"]
-flatter = paired(-saturated.leads(confirmed, SMALL, LARGE, "log trace").lead.to_numpy())
-ratio, low, high = np.exp(flatter[:3])
+flatter = seed_interval(-saturated.leads(confirmed, SMALL, LARGE, "log trace").lead)
+ratio, low, high = np.exp(flatter)
 rows.append(
     {
         "question": "Are larger models flatter at equal loss?",
         "page": "04_flatness",
-        "direction": DIRECTIONS[direction_word(low, high, 1.0)],
+        "direction": judge(flatter).direction,
         "size": "at the rate of 0.005",
         "effect": f"{ratio:.2f} times ({low:.2f} to {high:.2f})",
         "published": f"{(2.68 / 1.54) ** (3.90 / 8.0):.2f}",
@@ -177,7 +176,7 @@ from sameloss.book.chapter import render
 HTML(verdict_table.findings(tables.findings(answers[answers.direction != "not judged"])))
 
 # %%
-say(tables.conclusion(answers))
+say(chance_in_words(answers[answers.question != "mask rate"]))  # whose claim is no effect
 
 # %% tags=["remove-input"]
 from sameloss.book.part_one import records_in_words
@@ -222,7 +221,7 @@ for other in judging:
     for preset, record in other.records().items():
         table = judge_all(other.topics, other.recorded(preset)).set_index("id")
         rows = [(claim, table.loc[claim.id]) for topic in other.topics for claim in topic.claims]
-        undecided += [closing(*row, record) for row in rows if row[1].verdict == "not decided"]
+        undecided += [closing(*row, record) for row in rows if row[1].direction == "open"]
 render(pd.DataFrame(undecided), decimals=1)
 
 # %% [markdown]
@@ -246,37 +245,27 @@ render(pd.DataFrame(elsewhere))
 # %% [markdown]
 # ## What the words mean
 #
-# Part I:
+# A verdict has a direction, and a size where there is something to compare with. Each word holds for a whole interval, so a wider interval never yields a stronger verdict.
 #
-# | direction | meaning |
+# | direction | the interval |
 # |---|---|
-# | supported | the whole interval is on the paper's side; for "changes little", within the margin |
-# | against | the whole interval is on the other side |
-# | unclear | the interval contains both |
-# | not testable | a rule of the protocol forbids a verdict, for the reason given in the table |
+# | supported | lies on the paper's side of no effect; where the paper gives a bound ("by less than two points"), within the bound |
+# | against | lies on the other side |
+# | open | contains both |
+# | not reached | the question follows another one, which is open |
+# | not testable | is missing, or a rule forbids a verdict; in Part I the table says which |
 #
-# | size | the interval, compared with the published number |
+# | size | the interval, compared with the published number; the first that holds |
 # |---|---|
-# | as published | within 25 % of it |
-# | smaller, larger | wholly below or above that range |
+# | negligible | the one of 90 % lies within a margin around zero (two one-sided tests): in Part I, first edition, there is none; in its second edition it is a quarter of the published number; in Part II only effects whose direction is open are called so |
+# | smaller than published | lies wholly below the tolerance around the published number; it may contain zero, since a precise null is a result |
+# | as published | lies within the tolerance |
+# | larger than published | lies wholly above it |
 # | imprecise | none of these |
 #
-# Part II:
-#
-# | verdict | meaning |
-# |---|---|
-# | reproduced | the whole 95 % interval is within the tolerance around the published number, and above zero |
-# | direction confirmed | only a direction is published, and the whole interval is above zero |
-# | smaller than published | the whole interval is below the tolerance; it may contain zero, since a precise null is a result |
-# | larger than published | the whole interval is above the tolerance |
-# | negligible | only a direction is published, the interval contains zero, and the 90 % interval lies within a margin fixed beforehand |
-# | not decided | the interval is too wide: it overlaps an edge of the tolerance (or zero, for a direction only) |
-# | contradicted | the whole interval is below zero |
-# | not testable here | these runs cannot decide the claim, for example because the models are not saturated |
-#
-# A wider interval never yields a stronger verdict. In Part II each interval has 95 % coverage on its own; the sentence below each
-# table says how many would lie above zero by chance alone. Where a claim has a bound ("by less than 2 points"), the effect is what is
-# left to that bound.
+# Intervals have 95 %. Those of the main comparisons of the first edition, and of the second and third question of the second, are widened by Holm's procedure for their number; in the second
+# edition sizes are judged by plain intervals. In Part II each interval has 95 % coverage on its own; the sentence below each table says how many would lie on each side of zero by chance alone. The tolerance
+# is 25 % where a claim does not say otherwise.
 
 # %% [markdown]
 # ## Lemmas and theorems

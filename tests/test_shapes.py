@@ -71,7 +71,7 @@ RIGHT = [
     lambda: Pair(np.ones(2), np.ones(2)),
     lambda: first([np.ones(2)], np.ones(2)),
     lambda: zeros(2),
-    lambda: intervals.paired(np.ones(8)),
+    lambda: intervals.p_value(np.ones(8)),
 ]
 
 WRONG = [
@@ -88,8 +88,8 @@ WRONG = [
     lambda: Pair(np.ones(2), np.ones(3)),
     lambda: first([np.ones(2)], np.ones(3)),
     lambda: zeros(1),
-    lambda: intervals.paired(np.ones((8, 8))),
-    lambda: intervals.paired(np.ones(8), "1"),
+    lambda: intervals.p_value(np.ones((8, 8))),
+    lambda: intervals.seed_interval(np.ones(8), "1"),
 ]
 
 

@@ -255,8 +255,8 @@ def test_paper_beside_ours_is_shown_and_told_in_the_prose(opened, shown):
     assert said in table
     sentences = verdict_sentences(page)
     assert list(sentences) == list(verdicts.id)
-    assert f"larger than published</span> {said} accuracy points" in sentences["big"]
-    assert "not testable here</span>" in sentences["lone"]
+    assert f"supported</span>: larger than published {said} accuracy points" in sentences["big"]
+    assert "not testable</span>" in sentences["lone"]
 
 
 def test_a_page_without_claims_shows_no_verdict(opened, shown, capsys):

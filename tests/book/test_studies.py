@@ -129,7 +129,8 @@ class TestAChapterOfItsOwn:
         assert f" at once ({device_name()}): " in told
         table = page.verdicts()
         assert page.store.has(*page.runs())
-        assert table.verdict.tolist() == ["reproduced", "not testable here"]
+        assert table.direction.tolist() == ["supported", "not testable"]
+        assert table["size"].tolist() == ["as published", ""]
         assert table.ours[0] == 2
         run(home / "chapters" / "ii_squares.py", {"numbers": 4})
         assert capsys.readouterr().out == (

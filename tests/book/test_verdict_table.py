@@ -24,7 +24,7 @@ from sameloss.book.verdict_table import (
 )
 from sameloss.statistics.intervals import Interval
 from sameloss.studies.statement import Judgement
-from sameloss.studies.verdict import Claim, Source, Topic, Verdict, side_by_side
+from sameloss.studies.verdict import Claim, Direction, Source, Topic, side_by_side
 
 BIG = Claim("big", "Fig. 2", "larger <is> better", "02_a", value=6.9, unit="accuracy points")
 NATS = Claim("nats", "§2", "it saturates", "04_b", unit="nats")
@@ -55,7 +55,7 @@ def words(html):
 
 
 def test_every_verdict_has_a_colour_an_icon_and_its_word():
-    assert set(LOOKS) == {*Verdict, *Judgement, "supported", "unclear", "against", "not testable"}
+    assert set(LOOKS) == {*Direction, *Judgement}
     for verdict in LOOKS:
         assert words(badge(str(verdict))).endswith(f" {verdict}")
 
@@ -66,11 +66,11 @@ def test_claims_stand_under_their_questions_with_a_column_a_source(verdicts, evi
     assert [words(row) for row in rows] == [
         "Does it saturate?",
         "nats",
-        "it saturates §2 – – ✓ direction confirmed +0.0052 (0.0051 to 0.0053)",
+        "it saturates §2 – – ✓ supported +0.0052 (0.0051 to 0.0053)",
         "Is larger better?",
         "accuracy points",
-        "larger &lt;is&gt; better Fig. 2 6.90 ↓ smaller than published +0.50 (-1.00 to 2.00) "
-        "? not decided +1.00 (-2.00 to 9.00)",
+        "larger &lt;is&gt; better Fig. 2 6.90 ? open : smaller than published +0.50 (-1.00 to 2.00) "
+        "? open : imprecise +1.00 (-2.00 to 9.00)",
     ]
 
 
@@ -91,20 +91,13 @@ def test_a_reader_who_does_not_see_the_drawing_is_told_its_numbers(verdicts, evi
 
 def test_a_sentence_has_the_strongest_numbers_and_says_where_others_differ(evidence):
     assert words(sentence(evidence[evidence.id == "big"], "accuracy points")) == (
-        "↓ smaller than published +0.50 (-1.00 to 2.00) accuracy points "
-        "[laptop-long, recorded, 5 seeds; laptop, this page, 3 seeds: not decided]"
-    )
-
-
-def test_what_is_above_zero_though_not_decided_is_said_to_be():
-    wide = side_by_side({OWN: planted.verdicts([(BIG, Interval(7.0, 2.0, 12.0))])})
-    assert (
-        words(sentence(wide, BIG.unit)) == "? not decided (above zero) +7.00 (2.00 to 12.00) accuracy points"
+        "? open : smaller than published +0.50 (-1.00 to 2.00) accuracy points "
+        "[laptop-long, recorded, 5 seeds; laptop, this page, 3 seeds: open: imprecise]"
     )
 
 
 def test_a_sentence_of_one_source_does_not_name_it(evidence):
-    assert words(sentence(evidence[evidence.id == "lone"], "accuracy points")) == "– not testable here"
+    assert words(sentence(evidence[evidence.id == "lone"], "accuracy points")) == "– not testable"
 
 
 def test_answers_lead_to_their_chapters():
@@ -126,7 +119,7 @@ def test_answers_lead_to_their_chapters():
 
 
 def test_verdicts_are_counted_in_the_order_of_the_words():
-    assert counted(pd.Series(["not decided", "reproduced"])) == "reproduced 1, not decided 1"
+    assert counted(pd.Series(["open", "supported"])) == "supported 1, open 1"
 
 
 # Intervals drawn in the rows of a table.

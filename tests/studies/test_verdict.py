@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from planted import verdicts
 from scipy import stats
 
-from sameloss.statistics.intervals import LEVEL, Interval, seed_interval
+from sameloss.statistics.intervals import LEVEL, UNDEFINED, Interval, seed_interval
 from sameloss.studies.parameters import MAX_HOURS
 from sameloss.studies.statement import (
     Check,
@@ -27,9 +27,10 @@ from sameloss.studies.verdict import (
     COLUMNS,
     SCALES,
     Claim,
+    Direction,
+    Size,
     Source,
     Topic,
-    Verdict,
     chance_in_words,
     judge,
     side_by_side,
@@ -40,60 +41,79 @@ from sameloss.studies.verdict import (
 PUBLISHED = Claim("fig2", "Fig. 2", "it helps", "a_page", value=6.9, unit="points", tolerance=0.25)
 DIRECTION_ONLY = replace(PUBLISHED, value=None)
 
+SUPPORTED, AGAINST, OPEN, _, NOT_TESTABLE = Direction
 
-@pytest.mark.parametrize(
-    ("low", "high", "verdict"),
-    [
-        (6, 8, Verdict.REPRODUCED),
-        (5.18, 8.62, Verdict.REPRODUCED),  # 6.9 less and plus a quarter of itself: 5.175 and 8.625
-        (8, 9, Verdict.NOT_DECIDED),
-        (5, 6, Verdict.NOT_DECIDED),
-        (4, 10, Verdict.NOT_DECIDED),
-        (-1, 6, Verdict.NOT_DECIDED),
-        (9, 10, Verdict.LARGER),
-        (0.5, 4, Verdict.SMALLER),
-        (0, 4, Verdict.SMALLER),
-        (-0.1, 0.1, Verdict.SMALLER),  # a precise null
-        (-4, 0, Verdict.SMALLER),
-        (-4, -1, Verdict.CONTRADICTED),
-        (-4, 9, Verdict.NOT_DECIDED),
-        (math.nan, math.nan, Verdict.NOT_TESTABLE),
-    ],
-)
-def test_verdicts_follow_from_interval_and_tolerance(low, high, verdict):
-    assert judge(Interval((low + high) / 2, low, high), PUBLISHED) == verdict
+
+def of(claim, effect, narrow=UNDEFINED):
+    """The direction and the size of the verdict on a claim."""
+    return judge(effect, claim.value, tolerance=claim.tolerance, narrow=narrow, margin=claim.margin)[:2]
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "verdict"),
+    ("low", "high", "direction", "size"),
     [
-        (0.5, 2, Verdict.DIRECTION),
-        (0, 2, Verdict.NOT_DECIDED),
-        (-1, 2, Verdict.NOT_DECIDED),
-        (-2, -1, Verdict.CONTRADICTED),
-        (math.nan, math.nan, Verdict.NOT_TESTABLE),
+        (6, 8, SUPPORTED, Size.AS_PUBLISHED),
+        (5.18, 8.62, SUPPORTED, Size.AS_PUBLISHED),  # 6.9 less and plus a quarter of itself: 5.175 and 8.625
+        (8, 9, SUPPORTED, Size.IMPRECISE),
+        (5, 6, SUPPORTED, Size.IMPRECISE),
+        (4, 10, SUPPORTED, Size.IMPRECISE),
+        (-1, 6, OPEN, Size.IMPRECISE),
+        (9, 10, SUPPORTED, Size.LARGER),
+        (0.5, 4, SUPPORTED, Size.SMALLER),
+        (0, 4, OPEN, Size.SMALLER),
+        (-0.1, 0.1, OPEN, Size.SMALLER),  # a precise null
+        (-4, 0, OPEN, Size.SMALLER),
+        (-4, -1, AGAINST, Size.SMALLER),
+        (-4, 9, OPEN, Size.IMPRECISE),
+        (math.nan, math.nan, NOT_TESTABLE, None),
     ],
 )
-def test_a_published_direction_is_confirmed_at_most(low, high, verdict):
-    assert judge(Interval((low + high) / 2, low, high), DIRECTION_ONLY) == verdict
+def test_verdicts_follow_from_interval_and_tolerance(low, high, direction, size):
+    assert of(PUBLISHED, Interval((low + high) / 2, low, high)) == (direction, size)
 
 
 @pytest.mark.parametrize(
-    ("ends", "narrow", "verdict"),
+    ("low", "high", "direction"),
     [
-        ((-0.1, 0.4), (-0.05, 0.29), Verdict.NEGLIGIBLE),
-        ((-0.1, 0.4), (-0.05, 0.31), Verdict.NOT_DECIDED),
-        ((-0.4, 0.1), (-0.31, 0.05), Verdict.NOT_DECIDED),
-        ((0.01, 0.2), (0.02, 0.19), Verdict.DIRECTION),  # the sign comes first
-        ((-0.2, -0.01), (-0.19, -0.02), Verdict.CONTRADICTED),
-        ((math.nan, math.nan), (math.nan, math.nan), Verdict.NOT_TESTABLE),
+        (0.5, 2, SUPPORTED),
+        (0, 2, OPEN),
+        (-1, 2, OPEN),
+        (-2, -1, AGAINST),
+        (math.nan, math.nan, NOT_TESTABLE),
     ],
 )
-def test_an_effect_within_the_margin_is_negligible(ends, narrow, verdict):
+def test_where_a_direction_is_published_no_size_is_judged(low, high, direction):
+    assert of(DIRECTION_ONLY, Interval((low + high) / 2, low, high)) == (direction, None)
+
+
+@pytest.mark.parametrize(
+    ("ends", "narrow", "direction", "size"),
+    [
+        ((-0.1, 0.4), (-0.05, 0.29), OPEN, Size.NEGLIGIBLE),
+        ((-0.1, 0.4), (-0.05, 0.31), OPEN, None),
+        ((-0.4, 0.1), (-0.31, 0.05), OPEN, None),
+        ((0.01, 0.2), (0.02, 0.19), SUPPORTED, None),  # the sign comes first
+        ((-0.2, -0.01), (-0.19, -0.02), AGAINST, None),
+        ((math.nan, math.nan), (math.nan, math.nan), NOT_TESTABLE, None),
+    ],
+)
+def test_an_effect_within_the_margin_is_negligible(ends, narrow, direction, size):
     claim = replace(DIRECTION_ONLY, margin=0.3)
-    assert judge(Interval(0.1, *ends), claim, Interval(0.1, *narrow)) == verdict
-    if verdict is Verdict.NEGLIGIBLE:
-        assert judge(Interval(0.1, *ends), DIRECTION_ONLY, Interval(0.1, *narrow)) == Verdict.NOT_DECIDED
+    assert of(claim, Interval(0.1, *ends), Interval(0.1, *narrow)) == (direction, size)
+    assert of(DIRECTION_ONLY, Interval(0.1, *ends), Interval(0.1, *narrow)) == (direction, None)
+
+
+def test_beside_a_published_effect_a_negligible_one_may_have_a_sign():
+    """The first size that holds; the narrow interval and the one that is sized need not decide the sign."""
+    sized, narrow = Interval(0.2, -0.1, 0.5), Interval(0.2, 0.0, 0.4)
+    verdict = judge(Interval(0.2, 0.1, 0.3), 6.9, sized=sized, narrow=narrow, margin=0.6)
+    assert verdict[:2] == (SUPPORTED, Size.NEGLIGIBLE)
+    assert judge(Interval(0.2, 0.1, 0.3), 0.3, sized=sized).size == Size.IMPRECISE
+
+
+def test_a_reason_forbids_a_verdict():
+    verdict = judge(Interval(7, 6, 8), 6.9, reason="no room")
+    assert verdict == (NOT_TESTABLE, None, "no room")
 
 
 def test_the_narrow_interval_is_that_of_two_one_sided_tests():
@@ -102,7 +122,7 @@ def test_the_narrow_interval_is_that_of_two_one_sided_tests():
     claim = replace(DIRECTION_ONLY, margin=0.3, effect=lambda seeds, level=LEVEL: seed_interval(seeds, level))
     (row,) = verdict_table([Topic("is there?", (claim,))], seeds).itertuples()
     assert row.high > 0.3
-    assert row.verdict == "negligible"
+    assert (row.direction, row.size) == ("open", "negligible")
     above = [stats.ttest_1samp(side * seeds, -0.3, alternative="greater").pvalue for side in (1, -1)]
     assert max(above) < 0.05
 
@@ -145,68 +165,58 @@ def with_ends(count):
     )
 
 
-NO_STRONGER = {word: {word, Verdict.NOT_DECIDED} for word in Verdict}
-NO_STRONGER[Verdict.CONTRADICTED].add(Verdict.SMALLER)  # implied by below zero
-"""Verdicts of an interval that contains one with the given verdict."""
-
-
 @settings(max_examples=1000)  # to meet rare verdicts
 @given(with_ends(4))
 def test_a_wider_interval_has_no_stronger_verdict(drawn):
     claim, (lowest, low, high, highest) = drawn
-    assert judge(spanning(lowest, highest), claim) in NO_STRONGER[judge(spanning(low, high), claim)]
+    wide, inner = of(claim, spanning(lowest, highest)), of(claim, spanning(low, high))
+    assert wide[0] in {inner[0], OPEN}
+    assert wide[1] in {inner[1], Size.IMPRECISE}
 
 
-TRUE_OF = {
-    Verdict.CONTRADICTED: lambda effect, claim: effect < 0,
-    Verdict.DIRECTION: lambda effect, claim: claim.value is None and effect > 0,
-    Verdict.REPRODUCED: lambda effect, claim: (
-        claim.value is not None and effect > 0 and band(claim)[0] <= effect <= band(claim)[1]
-    ),
-    Verdict.SMALLER: lambda effect, claim: claim.value is not None and effect < band(claim)[0],
-    Verdict.LARGER: lambda effect, claim: claim.value is not None and effect > band(claim)[1],
+DIRECTION_OF = {SUPPORTED: lambda effect: effect > 0, AGAINST: lambda effect: effect < 0}
+SIZE_OF = {
+    Size.AS_PUBLISHED: lambda effect, claim: band(claim)[0] <= effect <= band(claim)[1],
+    Size.SMALLER: lambda effect, claim: effect < band(claim)[0],
+    Size.LARGER: lambda effect, claim: effect > band(claim)[1],
 }
-"""Effects for which a verdict is true: each set is an interval, so checking both ends is enough."""
+"""Effects of which a word is true: each set is an interval, so checking both ends is enough."""
 
 
 @given(with_ends(2))
-def test_a_verdict_is_true_of_the_whole_interval(drawn):
+def test_each_word_is_true_of_the_whole_interval(drawn):
     claim, (low, high) = drawn
-    words = {word for word, true_of in TRUE_OF.items() if true_of(low, claim) and true_of(high, claim)}
-    if Verdict.CONTRADICTED in words:
-        words.discard(Verdict.SMALLER)  # implied
-    assert words == {judge(spanning(low, high), claim)} - {Verdict.NOT_DECIDED}
+    direction, size = of(claim, spanning(low, high))
+    words = {word for word, true_of in DIRECTION_OF.items() if true_of(low) and true_of(high)}
+    assert words == {direction} - {OPEN}
+    if claim.value is None:
+        assert size is None
+    else:
+        words = {word for word, true_of in SIZE_OF.items() if true_of(low, claim) and true_of(high, claim)}
+        assert words == {size} - {Size.IMPRECISE}
 
 
 @given(with_ends(2))
-def test_reproduced_is_near_the_published_number_and_precise(drawn):
+def test_as_published_is_near_the_published_number_and_precise(drawn):
     claim, (low, high) = drawn
-    if judge(spanning(low, high), claim) == Verdict.REPRODUCED:
+    if of(claim, spanning(low, high))[1] == Size.AS_PUBLISHED:
         slack = claim.tolerance * claim.value
         rounding = 1e-12 * (claim.value + slack)
         assert low - slack - rounding <= claim.value <= high + slack + rounding
         assert high - low <= 2 * slack + rounding
-        assert low > 0
 
 
-def test_near_and_precise_is_not_enough_for_reproduced():
+def test_near_and_precise_is_not_enough_for_as_published():
     """Otherwise the wider of these two intervals would have the stronger verdict."""
     claim = replace(PUBLISHED, value=6.0, tolerance=0.5)  # 3 to 9
-    assert judge(spanning(8, 11), claim) == Verdict.NOT_DECIDED
-    assert judge(spanning(10, 11), claim) == Verdict.LARGER
-
-
-@given(claims, numbers, widths)
-def test_only_an_interval_below_zero_contradicts(claim, centre, half):
-    contradicted = judge(around(centre, half), claim) == Verdict.CONTRADICTED
-    assert contradicted == (centre + half < 0)
+    assert of(claim, spanning(8, 11)) == (SUPPORTED, Size.IMPRECISE)
+    assert of(claim, spanning(10, 11)) == (SUPPORTED, Size.LARGER)
 
 
 @given(with_number, st.sampled_from([-1, 1]), positive, positive)
-def test_an_interval_across_an_edge_of_the_tolerance_is_not_decided(claim, side, below, above):
+def test_an_interval_across_an_edge_of_the_tolerance_is_imprecise(claim, side, below, above):
     edge = claim.value * (1 + side * claim.tolerance)
-    effect = Interval(edge, edge - below, edge + above)
-    assert judge(effect, claim) == (Verdict.CONTRADICTED if effect.high < 0 else Verdict.NOT_DECIDED)
+    assert of(claim, Interval(edge, edge - below, edge + above))[1] == Size.IMPRECISE
 
 
 @given(with_number, numbers, widths, st.integers(0, 10))
@@ -214,13 +224,13 @@ def test_the_tolerance_is_relative(claim, centre, half, power):
     """In other units (by powers of two, which round nothing) the verdict is the same."""
     scale = 2.0**power
     other = replace(claim, value=scale * claim.value)
-    assert judge(around(scale * centre, scale * half), other) == judge(around(centre, half), claim)
+    assert of(other, around(scale * centre, scale * half)) == of(claim, around(centre, half))
 
 
 @given(claims, numbers)
 def test_nan_is_not_testable(claim, number):
     for low, high in ((math.nan, math.nan), (math.nan, number), (number, math.nan)):
-        assert judge(Interval(number, low, high), claim) == Verdict.NOT_TESTABLE
+        assert of(claim, Interval(number, low, high)) == (NOT_TESTABLE, None)
 
 
 def test_a_verdict_table_has_one_row_per_claim_in_order():
@@ -228,15 +238,16 @@ def test_a_verdict_table_has_one_row_per_claim_in_order():
     table = verdicts([(PUBLISHED, Interval(9.5, 9, 10)), (other, Interval(*3 * [math.nan]))])
     assert tuple(table.columns) == COLUMNS
     assert table.id.tolist() == ["fig2", "fig1"]
-    assert table.verdict.tolist() == ["larger than published", "not testable here"]
+    assert table.direction.tolist() == ["supported", "not testable"]
+    assert table["size"].tolist() == ["larger than published", ""]
     np.testing.assert_equal(table[["paper", "ours", "low", "high"]].to_numpy()[0], [6.9, 9.5, 9, 10])
     assert table.paper.isna().tolist() == [False, True]
 
 
 def test_one_tolerance_may_replace_all():
     judged = [(PUBLISHED, Interval(9.5, 9, 10))]
-    assert verdicts(judged, tolerance=0.5).verdict.tolist() == ["reproduced"]
-    assert verdicts(judged).verdict.tolist() == ["larger than published"]
+    assert verdicts(judged, tolerance=0.5)["size"].tolist() == ["as published"]
+    assert verdicts(judged)["size"].tolist() == ["larger than published"]
 
 
 def test_a_page_without_claims_has_an_empty_table():
@@ -245,13 +256,13 @@ def test_a_page_without_claims_has_an_empty_table():
     assert tuple(table.columns) == COLUMNS
 
 
-def test_intervals_above_zero_are_compared_with_the_number_expected_by_chance():
-    """A twentieth of the intervals misses, half of them above; NaN is not counted."""
+def test_decided_intervals_are_compared_with_the_number_expected_by_chance():
+    """A twentieth of the intervals misses, half of them on each side; NaN is not counted."""
     effects = [(1, 2), (0, 1), (-1, 1), (-2, -1), *96 * [(-1, 1)], (math.nan, math.nan)]
     table = verdicts((DIRECTION_ONLY, spanning(*ends)) for ends in effects)
     assert chance_in_words(table).startswith(
-        "Intervals (95 %) of this page's runs that lie wholly above zero: 1 of 100; at most 2.5 on "
-        "average if no effect were positive."
+        "Of 100 intervals (95 %) 1 lie wholly on the paper's side and 1 on the other; by chance "
+        "about 2.5 would lie on each."
     )
 
 
@@ -289,18 +300,14 @@ def test_evidence_is_sorted_by_strength():
     table = side_by_side({SHORT: judged(ABOVE, AROUND), LONG: judged(AROUND)})
     assert table.source.tolist() == [LONG, SHORT, SHORT]
     assert table.id.tolist() == ["a", "a", "b"]
-    assert table.verdict.tolist() == ["not decided", "direction confirmed", "not decided"]
+    assert table.direction.tolist() == ["open", "supported", "open"]
 
 
 def test_the_strongest_evidence_is_testable():
     table = side_by_side({SHORT: judged(ABOVE, ABOVE, UNKNOWN), LONG: judged(UNKNOWN, AROUND, UNKNOWN)})
     best = strongest(table)
     assert best.source.to_dict() == {"a": SHORT, "b": LONG, "c": LONG}
-    assert best.verdict.to_dict() == {
-        "a": "direction confirmed",
-        "b": "not decided",
-        "c": "not testable here",
-    }
+    assert best.direction.to_dict() == {"a": "supported", "b": "open", "c": "not testable"}
     assert best.low["b"] == -1
     assert math.isnan(best.low["c"])
 

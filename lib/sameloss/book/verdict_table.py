@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
 from sameloss.studies.statement import Judgement
-from sameloss.studies.verdict import Topic, Verdict, in_unit, strongest
+from sameloss.studies.verdict import Direction, Size, Topic, in_unit, in_words, strongest
 
 WIDTH, LINE, MARGIN = 150, 14, 8  # pixels: of a drawing, of one interval in it, at its sides
 
@@ -78,36 +78,28 @@ def _drawing(height: int, content: str, attributes: str) -> str:
 
 
 LOOKS: dict[str, tuple[str, str]] = {
-    Verdict.REPRODUCED: ("for", "✓"),
-    Verdict.DIRECTION: ("for", "✓"),
-    Verdict.SMALLER: ("partly", "↓"),
-    Verdict.LARGER: ("for", "↑"),
-    Verdict.NEGLIGIBLE: ("partly", "≈"),
-    Verdict.NOT_DECIDED: ("open", "?"),
-    Verdict.CONTRADICTED: ("against", "✗"),
-    Verdict.NOT_TESTABLE: ("open", "–"),
-    "supported": ("for", "✓"),
-    "unclear": ("open", "?"),
-    "against": ("against", "✗"),
-    "not testable": ("open", "–"),
+    Direction.SUPPORTED: ("for", "✓"),
+    Direction.AGAINST: ("against", "✗"),
+    Direction.OPEN: ("open", "?"),
+    Direction.NOT_REACHED: ("open", "–"),
+    Direction.NOT_TESTABLE: ("open", "–"),
     Judgement.HOLDS: ("for", "✓"),
     Judgement.CORRECTED: ("partly", "✎"),
     Judgement.FAILS: ("against", "✗"),
-    Judgement.UNTESTED: ("open", "–"),
 }
 """CSS class and icon of a verdict's badge: meaning never depends on colour alone."""
 
 
-def badge(verdict: str) -> str:
-    """HTML of a verdict with its icon and colour."""
+def badge(verdict: str, remark: str = "") -> str:
+    """HTML of a direction or judgement with its icon and colour, and what is said of its size."""
     kind, icon = LOOKS[verdict]
-    return f'<span class="badge-verdict {kind}"><span aria-hidden="true">{icon}</span> {verdict}</span>'
+    mark = f'<span class="badge-verdict {kind}"><span aria-hidden="true">{icon}</span> {verdict}</span>'
+    return in_words(mark, escape(remark))
 
 
 def verdict_in_words(row: Any, unit: str) -> str:
-    """Badge and effect; marks an undecided effect above zero."""
-    undecided = " (above zero)" if row.verdict == Verdict.NOT_DECIDED and row.low > 0 else ""
-    return f"{badge(row.verdict)}{undecided} {effect_in_words(row, unit)}".rstrip()
+    """Badge, size and effect."""
+    return f"{badge(row.direction, row.size)} {effect_in_words(row, unit)}".rstrip()
 
 
 def effect_in_words(row: Any, unit: str) -> str:
@@ -129,12 +121,14 @@ def sentence(rows: pd.DataFrame, unit: str) -> str:
         unit: of the effect.
 
     """
-    best = strongest(rows).iloc[0]
+    best = next(strongest(rows).itertuples())
     words = verdict_in_words(best, unit) + ("" if pd.isna(best.low) else f" {unit}")
     if len(rows) == 1:
         return words
     others = (row for row in rows.itertuples() if row.source != best.source)
-    differ = [f"{row.source}: {row.verdict}" for row in others if row.verdict != best.verdict]
+    said = in_words(best.direction, best.size)
+    told = {str(row.source): in_words(row.direction, row.size) for row in others}
+    differ = [f"{source}: {words}" for source, words in told.items() if words != said]
     return f"{words} <small>[{'; '.join([str(best.source), *differ])}]</small>"
 
 
@@ -171,7 +165,9 @@ def _row(row: Any, rows: pd.DataFrame, scale: Scale, sources: Sequence[Any], hom
     """Row of one claim: text, forest plot, published value, and verdict of each source."""
     there = f"{row.page if home else 'verdicts'}.html#claim-{row.id}"
     paper, by_source = in_unit(row.paper, row.unit), {own.source: own for own in rows.itertuples()}
-    told = [f"{source} {effect_in_words(own, row.unit) or own.verdict}" for source, own in by_source.items()]
+    told = [
+        f"{source} {effect_in_words(own, row.unit) or own.direction}" for source, own in by_source.items()
+    ]
     said = {
         str(source): verdict_in_words(by_source[source], row.unit) if source in by_source else "–"
         for source in sources
@@ -197,9 +193,8 @@ def findings(answers: pd.DataFrame) -> str:
         cells = dict.fromkeys(languages, "not run")
         for row in asked.itertuples():
             published = "" if row.published == "–" else f"; the paper: {row.published}"
-            why = escape(f": {row.size}" if row.size else "")
             effect = f"<small>{escape(row.effect + published)}</small>"
-            cells[row.language] = f"{badge(row.direction)}{why} {effect}"
+            cells[row.language] = f"{badge(row.direction, row.size)} {effect}"
         link = f'<a href="{page}.html">{escape(question)}</a>'
         rows.append(f'<tr><th scope="row">{link}</th><td>{"</td><td>".join(cells.values())}</td></tr>')
     heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in ["question", *languages])
@@ -208,10 +203,10 @@ def findings(answers: pd.DataFrame) -> str:
 
 
 def counted(verdicts: pd.Series) -> str:
-    """Count of each verdict, in words.
+    """Count of each word of verdicts.
 
     >>> counted(pd.Series(["holds", "holds", "holds as corrected"]))
     'holds 2, holds as corrected 1'
     """
     counts = verdicts.value_counts()
-    return ", ".join(f"{word} {counts[word]}" for word in LOOKS if word in counts.index)
+    return ", ".join(f"{word} {counts[word]}" for word in (*LOOKS, *Size) if word in counts.index)

@@ -1,4 +1,4 @@
-"""Estimates with their standard errors, intervals over seeds, and paired differences."""
+"""Estimates with their standard errors, intervals over seeds, and Holm's correction for several of them."""
 
 from collections.abc import Callable, Sequence
 from math import isnan, nan, sqrt
@@ -67,7 +67,25 @@ def seed_interval(values: ArrayLike, level: float = LEVEL) -> Interval:
     >>> [round(end, 1) for end in seed_interval([1.0, 2.0, 3.0])]
     [2.0, -0.5, 4.5]
     """
-    return Interval(*paired(np.asarray(values, float), level)[:3])
+    known = np.asarray(values, float)
+    count, mean = len(known), float(np.mean(known)) if len(known) else nan
+    if count < 2:
+        return Interval(mean, nan, nan)
+    half = float(stats.t.ppf((1 + level) / 2, count - 1)) * float(np.std(known, ddof=1)) / sqrt(count)
+    return Interval(mean, mean - half, mean + half)
+
+
+def p_value(differences: Float[np.ndarray, " seed"]) -> float:
+    """Compute the two-sided p-value of Student's test that the mean is zero; NaN for fewer than two values.
+
+    >>> round(p_value(np.array([1.0, 2.0, 3.0])), 3)
+    0.074
+    """
+    count = len(differences)
+    if count < 2:
+        return nan
+    mean, error = float(np.mean(differences)), float(np.std(differences, ddof=1)) / sqrt(count)
+    return float(2 * stats.t.sf(abs(mean) / error, count - 1)) if error else float(mean == 0)
 
 
 def least(
@@ -105,35 +123,6 @@ def within(difference: Interval, margin: float) -> Interval:
     value, low, high = difference
     nearest = 0.0 if low <= 0 <= high else min(abs(low), abs(high))
     return Interval(margin - abs(value), margin - max(abs(low), abs(high)), margin - nearest)
-
-
-# Paired differences over replicates: Student's interval, and Holm's correction for several of them.
-
-
-class Paired(NamedTuple):
-    """The mean of paired differences with its two-sided interval and p-value."""
-
-    mean: float
-    low: float
-    high: float
-    p: float
-    replicates: int
-
-
-def paired(differences: Float[np.ndarray, " replicate"], level: float = LEVEL) -> Paired:
-    """Compute Student's interval of the mean of differences; NaN for fewer than two.
-
-    >>> [round(x, 3) for x in paired(np.array([1.0, 2.0, 3.0]))]
-    [2.0, -0.484, 4.484, 0.074, 3]
-    """
-    count = len(differences)
-    mean = float(np.mean(differences)) if count else nan
-    if count < 2:
-        return Paired(mean, nan, nan, nan, count)
-    error = float(np.std(differences, ddof=1)) / sqrt(count)
-    half = float(stats.t.ppf((1 + level) / 2, count - 1)) * error
-    p = float(2 * stats.t.sf(abs(mean) / error, count - 1)) if error else float(mean == 0)
-    return Paired(mean, mean - half, mean + half, p, count)
 
 
 def holm_levels(ps: Sequence[float], level: float = LEVEL) -> list[float]:

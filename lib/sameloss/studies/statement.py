@@ -16,7 +16,7 @@ class Judgement(StrEnum):
     HOLDS = "holds"
     CORRECTED = "holds as corrected"
     FAILS = "fails: counter-example"
-    UNTESTED = "not testable here"
+    UNTESTED = "not testable"
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
-"""Verdicts: computed from an interval, a published number and a tolerance fixed beforehand."""
+"""Verdicts: a direction and a size, from an interval and a published number by rules fixed beforehand."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
+from math import isnan
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -51,71 +52,104 @@ def in_unit(number: float, unit: str, sign: str = "") -> str:
     return "–" if pd.isna(number) else f"{number:{sign}.{DECIMALS.get(unit, 2)}f}"
 
 
-class Verdict(StrEnum):
-    """Verdict on a published claim."""
+class Direction(StrEnum):
+    """On which side of no effect the whole interval lies."""
 
-    REPRODUCED = "reproduced"
-    DIRECTION = "direction confirmed"  # where no value is published
-    SMALLER = "smaller than published"
-    LARGER = "larger than published"
+    SUPPORTED = "supported"  # the paper's
+    AGAINST = "against"
+    OPEN = "open"  # on both
+    NOT_REACHED = "not reached"  # the question follows another, which is open
+    NOT_TESTABLE = "not testable"  # a rule forbids a verdict
+
+
+class Size(StrEnum):
+    """How an effect compares with the published one."""
+
     NEGLIGIBLE = "negligible"
-    NOT_DECIDED = "not decided"
-    CONTRADICTED = "contradicted"
-    NOT_TESTABLE = "not testable here"
+    SMALLER = "smaller than published"
+    AS_PUBLISHED = "as published"
+    LARGER = "larger than published"
+    IMPRECISE = "imprecise"
 
+
+class Verdict(NamedTuple):
+    """A direction, and a size where there is something to compare with."""
+
+    direction: Direction
+    size: Size | None = None
+    reason: str = ""  # why the effect is not testable
+
+
+TOLERANCE = 0.25
+"""Default tolerance around a published effect, as a fraction of it."""
 
 NARROW = 0.9
 """Level of the interval that lies within the margin of a negligible effect: two one-sided tests at 5 %."""
 
 
-def judge(effect: Interval, claim: Claim, narrow: Interval = UNDEFINED) -> Verdict:
-    """Compare the interval of an effect with the published value.
+def judge(
+    effect: Interval, published: float | None = None, *, tolerance: float = TOLERANCE, reason: str = "",
+    sized: Interval | None = None, narrow: Interval = UNDEFINED, margin: float | None = None,
+) -> Verdict:  # fmt: skip
+    """Judge an effect that is positive if the paper is right.
 
-    A verdict must hold for the whole interval, so widening an interval never strengthens the verdict: it
-    stays, becomes *not decided*, or turns from *contradicted* into the weaker *smaller*; a decided direction
-    may become *negligible*, which says nothing of the sign.
+    Each word must hold for a whole interval, so widening an interval never strengthens it. The size is the
+    first that holds of
 
-    - reproduced: within the tolerance around the published value, and above zero.
-    - smaller, larger than published: below, above that tolerance. An interval around zero can be smaller: a
-      precise null is a result.
-    - direction confirmed: above zero, where no value is published.
-    - negligible: the interval contains zero, and the narrow one lies within the claim's margin.
-    - contradicted: below zero; takes precedence over smaller.
-    - not decided: the interval overlaps an edge of the tolerance, or zero.
+    - negligible: the narrow interval lies within the margin. Without a published effect this is said only of
+      effects whose direction is open.
+    - smaller than, as, larger than published: the interval lies below, within, above the tolerance. One
+      around zero can be smaller: a precise null is a result.
+    - imprecise: it overlaps an edge of the tolerance.
 
     Args:
-        effect: with its interval.
-        claim: with the published value.
+        effect: with the interval that decides the direction; one without an interval is not testable.
+        published: the effect in the paper; None: only a direction is published.
+        tolerance: relative, around the published effect.
+        sized: with the interval that decides the size; default: the same.
         narrow: the same effect at the level `NARROW`.
+        margin: an effect this close to zero is negligible.
+        reason: why the effect is not testable, if so.
 
-    >>> claim = Claim("x", "Tab. 0", "it helps", "a_page", value=10.0, tolerance=0.2)
     >>> for ends in [(9, 11), (-1, 3), (13, 15), (7, 13), (-3, -1)]:
-    ...     print(judge(Interval(0, *ends), claim))
-    reproduced
-    smaller than published
-    larger than published
-    not decided
-    contradicted
+    ...     print(*judge(Interval(0, *ends), 10.0)[:2], sep=": ")
+    supported: as published
+    open: smaller than published
+    supported: larger than published
+    supported: imprecise
+    against: smaller than published
 
     """
-    if effect.low != effect.low or effect.high != effect.high:
-        return Verdict.NOT_TESTABLE
-    if effect.high < 0:
-        return Verdict.CONTRADICTED
-    if claim.value is None:
-        null = claim.margin is not None and -claim.margin < narrow.low and narrow.high < claim.margin
-        return Verdict.DIRECTION if effect.low > 0 else Verdict.NEGLIGIBLE if null else Verdict.NOT_DECIDED
-    slack = claim.tolerance * abs(claim.value)
-    low, high = claim.value - slack, claim.value + slack
-    if effect.high < low:
-        return Verdict.SMALLER
-    if effect.low > high:
-        return Verdict.LARGER
-    within = low <= effect.low and effect.high <= high
-    return Verdict.REPRODUCED if within and effect.low > 0 else Verdict.NOT_DECIDED
+    if reason or isnan(effect.low) or isnan(effect.high):
+        return Verdict(Direction.NOT_TESTABLE, reason=reason)
+    direction = (
+        Direction.SUPPORTED if effect.low > 0 else Direction.AGAINST if effect.high < 0 else Direction.OPEN
+    )
+    negligible = margin is not None and -margin < narrow.low and narrow.high < margin
+    if negligible and (published is not None or direction is Direction.OPEN):
+        return Verdict(direction, Size.NEGLIGIBLE)
+    if published is None:
+        return Verdict(direction)
+    slack, ends = tolerance * abs(published), sized or effect
+    low, high = published - slack, published + slack
+    if ends.high < low:
+        return Verdict(direction, Size.SMALLER)
+    if ends.low > high:
+        return Verdict(direction, Size.LARGER)
+    within = low <= ends.low and ends.high <= high
+    return Verdict(direction, Size.AS_PUBLISHED if within else Size.IMPRECISE)
 
 
-COLUMNS = ("id", "place", "claim", "page", "paper", "unit", "ours", "low", "high", "verdict")
+def in_words(direction: str, remark: str | None = None) -> str:
+    """Return a verdict as readers see it: its direction, and its size or reason.
+
+    >>> in_words("supported", "as published"), in_words("open")
+    ('supported: as published', 'open')
+    """
+    return ": ".join(filter(None, (direction, remark)))
+
+
+COLUMNS = ("id", "place", "claim", "page", "paper", "unit", "ours", "low", "high", "direction", "size")
 
 
 def verdict_table(topics: Sequence[Topic], results: Any, tolerance: float | None = None) -> pd.DataFrame:
@@ -131,32 +165,37 @@ def verdict_table(topics: Sequence[Topic], results: Any, tolerance: float | None
     for claim in (claim for topic in topics for claim in topic.claims):
         effect = claim.effect(results)
         narrow = UNDEFINED if claim.margin is None else claim.effect(results, level=NARROW)
-        judged = claim if tolerance is None else replace(claim, tolerance=tolerance)
+        slack = claim.tolerance if tolerance is None else tolerance
+        verdict = judge(effect, claim.value, tolerance=slack, narrow=narrow, margin=claim.margin)
         published = (claim.id, claim.place, claim.text, claim.page, claim.value, claim.unit)
-        rows.append((*published, *effect, str(judge(effect, judged, narrow))))
+        rows.append((*published, *effect, str(verdict.direction), str(verdict.size or "")))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def chance_in_words(verdicts: pd.DataFrame) -> str:
-    """How many intervals lie above zero, and how many would by chance.
+def chance_in_words(judged: pd.DataFrame) -> str:
+    """How many intervals lie wholly on either side of no effect, and how many would by chance.
 
-    If the true effect is not positive, its interval lies above zero in at most 2.5 % of repetitions, and
-    expectations add up for dependent claims too. There is no correction for multiple comparisons.
+    If there is no effect, its interval lies on one given side in 2.5 % of repetitions, and expectations add
+    up for dependent effects too.
 
     Args:
-        verdicts: from `verdict_table`.
+        judged: effects with their `direction`; with a column `wide`, also those whose interval says nothing.
 
     >>> claim = Claim("x", "Tab. 0", "it helps", "a_page", lambda low: Interval(1, low, 2))
     >>> print(chance_in_words(verdict_table([Topic("does it?", (claim, claim))], 0.5)).partition(";")[0])
-    Intervals (95 %) of this page's runs that lie wholly above zero: 2 of 2
+    Of 2 intervals (95 %) 2 lie wholly on the paper's side and 0 on the other
 
     """
-    share = (1 - LEVEL) / 2
-    known = verdicts.dropna(subset=["low", "high"])
+    supported, against, undecided = (
+        (judged.direction == word).sum() for word in (Direction.SUPPORTED, Direction.AGAINST, Direction.OPEN)
+    )
+    count = supported + against + undecided + (judged.wide.sum() if "wide" in judged else 0)
+    if not count:
+        return "No comparison is testable."
     return (
-        f"Intervals ({100 * LEVEL:g} %) of this page's runs that lie wholly above zero: "
-        f"{(known.low > 0).sum()} of {len(known)}; at most {share * len(known):.2g} on average if no effect "
-        "were positive. Claims about the same runs are not independent: chance moves several at once."
+        f"Of {count} intervals ({100 * LEVEL:g} %) {supported} lie wholly on the paper's side and {against} "
+        f"on the other; by chance about {(1 - LEVEL) / 2 * count:.2g} would lie on each. Comparisons share "
+        "models, and some are parts of others: they are not independent."
     )
 
 
@@ -191,7 +230,7 @@ class Source(NamedTuple):
         return f"{self.preset}, {where}{seeds}"
 
 
-EFFECT = ["id", "ours", "low", "high", "verdict"]
+EFFECT = ["id", "ours", "low", "high", "direction", "size"]
 
 
 def side_by_side(judged: Mapping[Source, pd.DataFrame]) -> pd.DataFrame:

@@ -253,7 +253,7 @@ def test_statements_on_best_filters_and_starts_can_be_refuted(ideal, monkeypatch
 def test_other_settings_say_nothing_of_the_figure(page):
     judged = page.statements().set_index("id").verdict
     assert judged.index.tolist() == list(TRAINING)
-    assert judged["reached"] == judged["sampled"] == "not testable here"
+    assert judged["reached"] == judged["sampled"] == "not testable"
 
 
 # Statements of the proofs

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from planted import words
 
 from sameloss.statistics.intervals import seed_interval
 from sameloss.studies.local_signal_images.claims import (
@@ -155,22 +156,22 @@ def planted(ends, lazy=(0.94, 0.72), limit=0.71, active=(0.5, 0.4), theirs=False
 
 
 def verdicts(results):
-    return verdict_table(TOPICS, results).set_index("id").verdict
+    return words(verdict_table(TOPICS, results))
 
 
-def test_every_claim_is_confirmed_where_the_thesis_is_right():
+def test_every_claim_is_supported_where_the_thesis_is_right():
     table = verdicts(planted(THESIS))
     assert table.index.tolist() == [claim.id for claim in ALL]
     here = [name for name in table.index if not name.startswith("img-own")]
-    assert set(table[here]) == {"direction confirmed"}
-    assert set(table.drop(here)) == {"not testable here"}
+    assert set(table[here]) == {"supported"}
+    assert set(table.drop(here)) == {"not testable"}
 
 
 def test_published_numbers_are_judged_on_the_data_of_the_thesis():
     table = verdicts(planted(THESIS, theirs=True))
-    assert (table[["img-own-wrn", "img-own-ntk"]] == "reproduced").all()
+    assert (table[["img-own-wrn", "img-own-ntk"]] == "supported: as published").all()
     worse = planted(THESIS | {"NTK, GCV": (0.899, 0.6)}, theirs=True)
-    assert verdicts(worse)["img-own-ntk"] == "smaller than published"
+    assert verdicts(worse)["img-own-ntk"] == "supported: smaller than published"
 
 
 def test_tolerances_are_three_and_six_points():
@@ -178,11 +179,11 @@ def test_tolerances_are_three_and_six_points():
     assert own == pytest.approx({"img-own-wrn": 3.0, "img-own-ntk": 6.0})
 
 
-def test_every_claim_is_contradicted_where_the_kernel_is_better():
+def test_the_verdict_is_against_every_claim_where_the_kernel_is_better():
     swapped = THESIS | {"network": (0.9, 0.7), "NTK, GCV": (0.9, 0.88), "NTK, best λ": (0.9, 0.89)}
     swapped["trained kernel"] = (0.9, 0.6)
     table = verdicts(planted(swapped, lazy=(0.72, 0.8), active=(0.4, 0.5)))
-    assert set(table[[name for name in table.index if "own" not in name]]) == {"contradicted"}
+    assert set(table[[name for name in table.index if "own" not in name]]) == {"against"}
 
 
 def test_a_linearised_network_stands_for_the_kernel():
@@ -190,15 +191,15 @@ def test_a_linearised_network_stands_for_the_kernel():
     del ends["NTK, best λ"]
     results = planted(ends, theirs=True)
     table = verdicts(replace(results, lazy=results.lazy[:0]))
-    assert table["img-kept"] == "direction confirmed"
-    assert table["img-own-ntk"] == "reproduced"
-    assert table["img-kept-chance-best"] == "not testable here"
+    assert table["img-kept"] == "supported"
+    assert table["img-own-ntk"] == "supported: as published"
+    assert table["img-kept-chance-best"] == "not testable"
 
 
 def test_claims_without_measurements_are_not_testable():
     results = planted(THESIS)
     one = replace(results, table=results.table[results.table["size"] == "8-on-16"], lazy=results.lazy[:0])
-    assert (verdicts(one)[["img-lazy", "img-lazy-near", "img-kept-size"]] == "not testable here").all()
+    assert (verdicts(one)[["img-lazy", "img-lazy-near", "img-kept-size"]] == "not testable").all()
 
 
 def test_ids_are_the_books_own():
@@ -214,9 +215,9 @@ def test_lazy_training_is_judged_by_its_own_linearisation_not_by_a_solved_kernel
         limit=results.lazy.accuracy.where(results.lazy.scale == 100.0, 0.72) + off / 20
     )
     assert results.lazy_kernel.mean() > 100 * lazy.limit.mean() + 3
-    assert verdicts(replace(results, lazy=lazy))["img-lazy-near"] == "direction confirmed"
+    assert verdicts(replace(results, lazy=lazy))["img-lazy-near"] == "supported"
     far = replace(results, lazy=results.lazy.assign(limit=results.lazy_kernel.iloc[0] / 100))
-    assert verdicts(far)["img-lazy-near"] == "contradicted"
+    assert verdicts(far)["img-lazy-near"] == "against"
 
 
 def test_every_layer_is_judged_by_its_own_interval():

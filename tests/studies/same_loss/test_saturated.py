@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from sameloss.statistics.intervals import paired
+from sameloss.statistics.intervals import p_value
 from sameloss.studies.same_loss.saturated import (
     CAPACITY,
     LARGE,
@@ -13,6 +13,7 @@ from sameloss.studies.same_loss.saturated import (
     SMALL,
     TUNED,
     Arm,
+    answer,
     at_kl,
     carried,
     cells,
@@ -20,7 +21,6 @@ from sameloss.studies.same_loss.saturated import (
     leads,
     line,
     ratio_interval,
-    size_word,
 )
 
 BAG = 0.25  # nats
@@ -67,7 +67,7 @@ def planted(accuracy, trace=lambda arm, kl: 200.0, arms=(SMALL, LARGE), draws=16
 
 
 def judged(table):
-    return {verdict.question: verdict for verdict in downstream(table)}
+    return {found.question: found for found in downstream(table)}
 
 
 def leading(gain, untrained=0.0):
@@ -83,24 +83,23 @@ def leading(gain, untrained=0.0):
 
 def test_a_true_effect_is_found_in_all_readings():
     found = judged(planted(leading(3.4)))
-    assert [v.direction for v in found.values()] == ["yes"] * 3
-    assert found[OWN].size == "as published"
-    assert found[OWN].effect.mean == pytest.approx(3.4, abs=0.3)
-    assert found[OWN].effect.replicates == 16
+    assert [one.verdict.direction for one in found.values()] == ["supported"] * 3
+    assert found[OWN].verdict.size == "as published"
+    assert found[OWN].effect.value == pytest.approx(3.4, abs=0.3)
     assert found[OWN].remarks == ("beyond untrained width",)
 
 
 def test_an_effect_that_untrained_models_have_is_of_width_alone():
     found = judged(planted(leading(3.4, untrained=3.4)))
-    assert found[OWN].direction == "yes"
+    assert found[OWN].verdict.direction == "supported"
     assert "not distinguished from width alone" in found[OWN].remarks
 
 
 def test_no_effect_is_negligible_and_later_questions_are_not_reached():
     found = judged(planted(leading(0.0), seed=1))
-    assert found[OWN].direction == "open"
-    assert found[OWN].size == "negligible"
-    assert [found[of].direction for of in (CAPACITY, TUNED)] == ["not reached"] * 2
+    assert found[OWN].verdict.direction == "open"
+    assert found[OWN].verdict.size == "negligible"
+    assert [found[of].verdict.direction for of in (CAPACITY, TUNED)] == ["not reached"] * 2
 
 
 def test_a_gain_that_random_features_supply_is_one_of_capacity():
@@ -109,8 +108,8 @@ def test_a_gain_that_random_features_supply_is_one_of_capacity():
         return 66 - 20 * (kl is None) if reading.startswith("expanded") else own
 
     found = judged(planted(accuracy, seed=1))
-    assert found[OWN].direction == "yes"
-    assert found[CAPACITY].size == "negligible"
+    assert found[OWN].verdict.direction == "supported"
+    assert found[CAPACITY].verdict.size == "negligible"
 
 
 def test_random_features_that_harm_the_small_model_are_no_effect_of_size():
@@ -120,7 +119,7 @@ def test_random_features_that_harm_the_small_model_are_no_effect_of_size():
         return 60 - 4 * (reading.startswith("expanded") and arm == SMALL) - 20 * (kl is None)
 
     found = judged(planted(accuracy, seed=1))
-    assert abs(found[CAPACITY].effect.mean) < 0.5
+    assert abs(found[CAPACITY].effect.value) < 0.5
     table = planted(accuracy, seed=1)
     assert leads(table, SMALL, LARGE, "as many features").lead.mean() > 3  # what was judged before
 
@@ -177,18 +176,23 @@ def test_lengths_out_of_order_are_averaged():
 
 @pytest.mark.parametrize(
     ("values", "word"),
-    [([0.3, -0.3, 0.2], "negligible"), ([1.0, 1.5, 2.0, 1.5], "smaller than published"),
-     ([3.2, 3.4, 3.6, 3.4], "as published"), ([8.0, 9.0, 9.5], "larger"), ([-2.0, 3.0, 9.0], "imprecise")],
-)  # fmt: skip
+    [
+        ([0.3, -0.3, 0.2], "negligible"),
+        ([1.0, 1.5, 2.0, 1.5], "smaller than published"),
+        ([3.2, 3.4, 3.6, 3.4], "as published"),
+        ([8.0, 9.0, 9.5], "larger than published"),
+        ([-2.0, 3.0, 9.0], "imprecise"),
+    ],
+)
 def test_words_for_size(values, word):
-    assert size_word(np.array(values), 3.4) == word
+    assert answer(OWN, np.array(values)).verdict.size == word
 
 
 def test_the_interval_of_a_ratio_inverts_the_test():
     rng = np.random.default_rng(0)
     x, y = 1 + 0.3 * rng.normal(size=8), 2 + 0.5 * rng.normal(size=8)
     for end in ratio_interval(y, x, 0.9):
-        assert paired(y - end * x).p == pytest.approx(0.1)
+        assert p_value(y - end * x) == pytest.approx(0.1)
     assert ratio_interval(y, rng.normal(size=8), 0.95) == (-np.inf, np.inf)
 
 
@@ -227,13 +231,13 @@ def test_intervals_of_slope_and_share_are_corrected_for_the_number_of_lines():
 
 def test_flatness_that_carries_the_effect_is_told():
     native, relative = lines_of(within_a_size(20.0))
-    assert carried(native, relative) == "yes"
+    assert carried(native, relative) == "supported"
     assert native["penalty"].share[0] == pytest.approx(1, abs=0.1)
 
 
 def test_flatness_that_brings_nothing_carries_nothing():
     native, relative = lines_of(within_a_size(0.0))
-    assert carried(native, relative) == "no"
+    assert carried(native, relative) == "against"
     assert native["penalty"].leverage
     assert native["penalty"].share[2] < 0.2
 

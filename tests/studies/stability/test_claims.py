@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from cells import definitions
+from planted import words
 from scipy import stats
 
 from sameloss.statistics.intervals import seed_interval
@@ -137,15 +138,15 @@ def fits(monkeypatch):
     monkeypatch.setattr(claims, "FITTED", 1.0)
 
 
-def test_every_claim_is_confirmed_where_the_thesis_is_right(results, fits):
-    table = verdict_table(TOPICS, planted(THESIS, results))
-    assert table.id.tolist() == [claim.id for claim in ALL]
-    assert set(table[table.id.isin(HERE)].verdict) == {"direction confirmed"}
-    assert set(table[~table.id.isin(HERE)].verdict) == {"not testable here"}
+def test_every_claim_is_supported_where_the_thesis_is_right(results, fits):
+    table = words(verdict_table(TOPICS, planted(THESIS, results)))
+    assert table.index.tolist() == [claim.id for claim in ALL]
+    assert set(table[HERE]) == {"supported"}
+    assert set(table.drop(HERE)) == {"not testable"}
 
 
 def test_the_thesis_own_trainings_are_judged_by_its_own_numbers(results):
-    """Planted as published, they are reproduced; planted alike, most are not."""
+    """Planted as published, their numbers are found; planted alike, most are not."""
     law = THESIS | {
         (THEIRS_LR, GAP): -1.13,
         (THEIRS_LR, "gap 0-1"): -0.82,
@@ -154,24 +155,24 @@ def test_the_thesis_own_trainings_are_judged_by_its_own_numbers(results):
     }
     made = planted(law, results)
     object.__setattr__(made, "kinds", CHAPTER.THESIS)
-    table = verdict_table(TOPICS, made).set_index("id").verdict
+    table = words(verdict_table(TOPICS, made))
     published = [claim.id for claim in ALL if claim.value is not None]
     assert len(published) == 4
-    assert (table[published] == "reproduced").all()
-    assert (table[["stab-own-1a", "stab-own-2a", "stab-own-2b-path"]] == "direction confirmed").all()
-    assert table["stab-own-1a-path"] == "contradicted"  # 5 points are planted
+    assert (table[published] == "supported: as published").all()
+    assert (table[["stab-own-1a", "stab-own-2a", "stab-own-2b-path"]] == "supported").all()
+    assert table["stab-own-1a-path"] == "against"  # 5 points are planted
     made.law[THEIRS_2B, BETA] = -0.4
-    assert verdict_table(TOPICS, made).set_index("id").verdict["stab-own-2b"] == "larger than published"
+    assert words(verdict_table(TOPICS, made))["stab-own-2b"] == "supported: larger than published"
 
 
-def test_every_claim_is_contradicted_where_all_falls_alike(results, fits):
+def test_the_verdict_is_against_every_claim_where_all_falls_alike(results, fits):
     """But those that say that it does."""
     law = dict.fromkeys(THESIS, -1.2) | {GAP: -1.0, "gap Brier": -1.0}
-    table = verdict_table(TOPICS, planted(law, results)).set_index("id").verdict[HERE]
+    table = words(verdict_table(TOPICS, planted(law, results)))[HERE]
     alike = ["stab-lr-beta", "stab-lr-distance", "stab-gaps"]
     alike += [f"stab-path-{id}" for id in ("plain", "momentum", "cnn", "cnn-momentum")]
-    assert (table[alike] == "direction confirmed").all()
-    assert (table.drop(alike) == "contradicted").all()
+    assert (table[alike] == "supported").all()
+    assert (table.drop(alike) == "against").all()
 
 
 def test_ids_are_the_books_own():
@@ -180,15 +181,15 @@ def test_ids_are_the_books_own():
 
 
 def test_what_has_not_fitted_its_sample_says_nothing_about_a_wide_basin(results):
-    table = verdict_table(TOPICS, results).set_index("id").verdict
-    assert table["stab-convex"] == "not testable here"
+    table = words(verdict_table(TOPICS, results))
+    assert table["stab-convex"] == "not testable"
 
 
 def test_a_model_that_was_left_out_is_not_judged(results):
     alone = replace(results, kinds={claims.LR: results.kinds[claims.LR]})
-    table = verdict_table(TOPICS, alone).set_index("id").verdict
+    table = words(verdict_table(TOPICS, alone))
     of_others = [name for name in table.index if not name.startswith("stab-lr")]
-    assert (table[of_others] == "not testable here").all()
+    assert (table[of_others] == "not testable").all()
 
 
 # Seeds that scatter.
@@ -206,7 +207,8 @@ def judged_in_noise(results, **law):
     made = Noisy(KINDS, (80, 640), results.twins, results.falls)
     names = {"beta": BETA, "gap_01": "gap 0-1", "cnn_norm": (claims.CNN, "norm"), "mlp": (claims.MLP, BETA)}
     object.__setattr__(made, "law", THESIS | {names.get(name, name): b for name, b in law.items()})
-    return verdict_table(TOPICS, made).set_index("id")
+    table = verdict_table(TOPICS, made)
+    return table.set_index("id").assign(verdict=words(table))
 
 
 ABOUT_ALL = ["stab-stops", "stab-beta-others", "stab-beta-bounded", "stab-norm"]
@@ -215,13 +217,13 @@ ABOUT_ALL = ["stab-stops", "stab-beta-others", "stab-beta-bounded", "stab-norm"]
 def test_noise_of_many_cells_does_not_speak_against_a_claim_about_all(results):
     """All true effects are positive; the smallest of twelve with a spread of 1.1 is at -0.8 on average."""
     table = judged_in_noise(results, norm=0.5)
-    assert set(table.verdict[ABOUT_ALL]) == {"direction confirmed"}
+    assert set(table.verdict[ABOUT_ALL]) == {"supported"}
     assert table.ours[ABOUT_ALL].tolist() == pytest.approx([0.9, 0.9, 0.9, 0.5])
 
 
 @pytest.mark.parametrize(
     ("of_one", "verdict"),
-    [(0.5, "direction confirmed"), (0.0, "negligible"), (-0.17, "not decided"), (-0.5, "contradicted")],
+    [(0.5, "supported"), (0.0, "open: negligible"), (-0.17, "open"), (-0.5, "against")],
 )
 def test_one_network_decides_a_claim_about_all(results, of_one, verdict):
     """At -0.17 its own interval is below zero, but one of four may be by chance."""
@@ -234,12 +236,12 @@ def test_rates_are_compared_alike_in_networks_and_in_logistic_regression(results
     """Noise in the difference of two equal exponents is no disagreement."""
     table = judged_in_noise(results, gap_01=-1.0)
     assert table.ours["stab-gaps"] == pytest.approx(AGREE)
-    assert table.verdict["stab-gaps"] == "direction confirmed"
+    assert table.verdict["stab-gaps"] == "supported"
 
 
 @pytest.mark.parametrize(
     ("effect", "verdict"),
-    [(0.0, "negligible"), (0.05, "negligible"), (0.1, "not decided"), (0.3, "direction confirmed")],
+    [(0.0, "open: negligible"), (0.05, "open: negligible"), (0.1, "open"), (0.3, "supported")],
 )
 def test_no_effect_of_note_is_a_result(results, effect, verdict):
     """The narrow interval reaches 0.19 to either side, and the margin is 0.25."""

@@ -104,12 +104,12 @@ def ends(cells, in_margin, level):
     return np.min(found, axis=0)
 
 
-def word(id, cells, in_margin):
+def words(id, cells, in_margin):
     _, low, high = ends(cells, in_margin, 0.95)
     _, least, most = ends(cells, in_margin, 0.90)
     if low > 0 or high < 0:
-        return "direction confirmed" if low > 0 else "contradicted"
-    return "negligible" if id in SIGNS and least > -0.25 and most < 0.25 else "not decided"
+        return "supported" if low > 0 else "against", ""
+    return "open", "negligible" if id in SIGNS and least > -0.25 and most < 0.25 else ""
 
 
 def test_every_judged_row_of_the_record():
@@ -120,4 +120,4 @@ def test_every_judged_row_of_the_record():
     for id, (cells, in_margin) in ours.items():
         row = library.loc[f"stab-{id}"]
         assert (row.ours, row.low, row.high) == pytest.approx(tuple(ends(cells, in_margin, 0.95)), abs=1e-9)
-        assert row.verdict == word(id, cells, in_margin), id
+        assert (row.direction, row["size"]) == words(id, cells, in_margin), id

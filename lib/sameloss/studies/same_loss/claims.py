@@ -1,13 +1,14 @@
-"""The questions of Part I, answered from one table: effects, their controls, and verdicts of two words.
+"""The questions of Part I, answered from one table: effects, their controls, and verdicts.
 
 Every effect is a difference between two models of one replicate. `chapters/protocol.md` has the rules, and
 what each row is for.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import pairwise
+from math import inf, isnan, nan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,14 +17,13 @@ from scipy import stats
 from scipy.special import logit
 
 from sameloss.errors import UnreachableKL
+from sameloss.statistics import intervals
 from sameloss.statistics.equal_kl import common_kl, weights_at
-from sameloss.statistics.intervals import Paired, holm_levels, paired
+from sameloss.statistics.intervals import LEVEL, UNDEFINED, Interval, p_value, seed_interval
 from sameloss.studies.names import display_name
-from sameloss.studies.same_loss.experiment import EXPANDED
+from sameloss.studies.same_loss.experiment import EXPANDED, FEATURES, LSTMS, OTHER
+from sameloss.studies.verdict import TOLERANCE, Direction, Verdict, judge
 from sameloss.training.objectives import NO_TREATMENT, label
-
-TOLERANCE = 0.25
-"""An effect is as published if its whole interval lies within this fraction of the published one."""
 
 MOST_KL_CHANGE = 0.2
 """Largest relative difference at which two checkpoints count as having the same KL."""
@@ -67,6 +67,7 @@ class Model(NamedTuple):
 
     model: str
     stage: str = "descent"
+    variant: str = ""
     lr: float | None = None
     steps: int | None = None
 
@@ -80,17 +81,14 @@ class Quantity(NamedTuple):
 
     @property
     def unit(self) -> str:
-        return RATIO if self.quantity.endswith("trace") else POINTS
+        return RATIO if self in TRACES else POINTS
 
 
-KL, TAKEN, FLATNESS = Quantity("kl"), Quantity("steps taken"), Quantity("trace")
-RELATIVE = Quantity("relative trace")
+KL, TAKEN = Quantity("kl"), Quantity("steps taken")
+TRACES = FLATNESS, RELATIVE, ENLARGED = [Quantity(f"{way}trace") for way in ("", "relative ", "enlarged ")]
 ACCURACY = Quantity("accuracy", EXPANDED)
 LOOKUP, TOKENS = (Quantity("accuracy", f"{name}, {EXPANDED}") for name in ("lookup", "tokens"))
 BASELINE = Model("none", "baseline")
-
-Row = dict[str, Any]
-"""A row of the table of answers, see `COLUMNS`."""
 
 
 def baseline_kl(table: pd.DataFrame) -> float:
@@ -104,10 +102,10 @@ class Measurements:
 
     def __init__(self, table: pd.DataFrame) -> None:
         self.table, self.language = table, str(table.language.iloc[0])
-        self.cells = dict(list(table.groupby(["model", "stage", "quantity", "reading"])))
+        self.cells = dict(list(table.groupby(["model", "stage", "variant", "quantity", "reading"])))
         untrained = table[table.stage == "untrained"].drop_duplicates("model")
         sizes = untrained.sort_values("parameters").set_index("model").parameters
-        lstms = [name for name in sizes.index if name.startswith("lstm")]
+        lstms = [name for name in sizes.index if name in LSTMS]
         transformers = [name for name in sizes.index if name not in lstms]
         self.models = sizes.index.tolist()
         self.family, self.others = (transformers, lstms) if transformers else (lstms, [])
@@ -127,7 +125,7 @@ class Measurements:
     @cache  # noqa: B019 - of a few tables in a process, each cell asked for by several questions
     def values(self, model: Model, quantity: Quantity) -> pd.DataFrame:
         """A quantity by replicate and number of steps, larger if the paper is right: minus log traces."""
-        cell = model.model, model.stage, quantity.quantity, quantity.reading
+        cell = model.model, model.stage, model.variant, quantity.quantity, quantity.reading
         rows = self.cells.get(cell, self.table[:0])
         for name, value in {"lr": model.lr, "steps": model.steps, "task": quantity.task}.items():
             rows = rows if value is None else rows[(rows[name] == value).to_numpy()]
@@ -195,9 +193,75 @@ class Measurements:
 
 # The table of answers.
 
+MAIN, EACH = "main", "each model"
+"""Names of rows: the comparison that answers a question, and its part for one model."""
+
+
+@dataclass
+class Row:
+    """An effect, positive if the paper is right, with its verdict; those on traces are log ratios."""
+
+    row: str  # what is compared
+    unit: str
+    differences: pd.Series  # by replicate
+    model: str | None = None
+    over: str | None = None  # the neighbouring size that it is compared with
+    treatment: str | None = None  # of the model
+    published: float | None = None
+    margin: float | None = None  # of a claim of no effect
+    reason: str = ""  # why it is not testable
+    judged: bool = True
+    primary: bool = False  # whether Holm's correction is for it
+    condition: bool = False  # whether it is the main comparison under another condition
+    room: float = inf  # points that the model compared with leaves to gain
+    kl: str = ""
+    kl_change: float = 0.0
+    unlearnt: float = nan
+    rate: str = ""
+    steps: str = ""
+    question: str = ""
+    language: str = ""
+    effect: Interval = UNDEFINED
+    verdict: Verdict | None = None
+    wide: bool = False  # whether it is not testable because of its interval
+    note: Sequence[str] = ()  # the other conditions under which the comparison concludes the opposite
+
+    def __post_init__(self) -> None:
+        self.differences = self.differences.dropna()
+        if self.differences.empty:
+            self.reason = self.reason or "the models have no KL in common"
+
+    @property
+    def p(self) -> float:
+        """Of no effect; for a claim of no effect, of two one-sided tests against either end of the margin."""
+        ends = (0.0,) if self.margin is None else (self.margin, -self.margin)
+        return max(p_value(self.differences.to_numpy() + end) for end in ends)
+
+    def judged_at(self, level: float) -> "Row":
+        """The row with its interval at a level and its verdict."""
+        effect = seed_interval(self.differences, level)
+        if not self.judged:
+            return replace(self, effect=effect, reason="")
+        reason = self.reason or ("one draw has no interval" if isnan(effect.low) else "")
+        wide = "" if reason else _too_wide(effect, self.published, self.margin)
+        decides = effect if self.margin is None else intervals.within(effect, self.margin)
+        verdict = judge(decides, self.published, sized=effect, reason=reason or wide)
+        return replace(self, effect=effect, verdict=verdict, reason=verdict.reason, wide=bool(wide))
+
+    def cells(self) -> dict[str, Any]:
+        """Its cells in the table of answers, see `COLUMNS`."""
+        known = [nan if end is None else end for end in (*self.effect, self.published)]
+        mean, low, high, published = np.exp(known) if self.unit == RATIO else known
+        direction, size, _ = self.verdict or ("", None, "")
+        numbers = {"mean": mean, "low": low, "high": high, "p": self.p, "replicates": len(self.differences)}
+        words = {"direction": str(direction), "size": str(size or ""), "published": published}
+        return vars(self) | numbers | words
+
+
 COLUMNS = [
-    *("question", "language", "row", "model", "unit", "mean", "low", "high", "p", "replicates"),
-    *("kl", "unlearnt", "rate", "steps", "published", "direction", "size", "reason", "note", "primary"),
+    *("question", "language", "row", "model", "over", "treatment", "unit"),
+    *("mean", "low", "high", "p", "replicates", "kl", "unlearnt", "rate", "steps", "published"),
+    *("direction", "size", "reason", "wide", "note", "judged", "primary"),
 ]
 
 
@@ -211,22 +275,23 @@ def answers(table: pd.DataFrame, questions: Collection[str] | None = None, plann
         planned: number of primary rows of the finished table, for which Holm's correction is made.
 
     """
-    rows = []
+    rows: list[Row] = []
     for _, part in table.groupby("language", sort=False):
         m = Measurements(part)
         blind = _no_better_than_tokens(m)
         for question, ask in QUESTIONS.items():
             asked = list(ask(m))
-            published = next((row.get("published") for row in asked if row["row"] == "main"), None)
+            published = next((row.published for row in asked if row.row == MAIN), None)
             for row in asked:
-                reason = row["reason"] or (blind if row["unit"] in (POINTS, LOG_ODDS, SLOPE) else None)
-                own = row.get("published") if row["unit"] == POINTS else None
+                reason = row.reason or (blind if row.unit in (POINTS, LOG_ODDS, SLOPE) else "")
+                own = row.published if row.unit == POINTS else None
                 reason = reason or _crowded(row, own or published)
-                rows.append(row | {"question": question, "language": m.language, "reason": reason})
-    ps = [row["p"] for row in rows if row.get("primary")]
-    levels = iter(holm_levels(ps + [1.0] * (planned - len(ps))))
-    rows = [row | _judged(row, next(levels) if row.get("primary") else 0.95) for row in rows]
-    result = pd.DataFrame([row | {"note": _note(row, rows)} for row in rows], columns=COLUMNS)
+                rows.append(replace(row, question=question, language=m.language, reason=reason))
+    ps = [row.p for row in rows if row.primary]
+    levels = iter(intervals.holm_levels(ps + [1.0] * (planned - len(ps))))
+    rows = [row.judged_at(next(levels) if row.primary else LEVEL) for row in rows]
+    cells = [replace(row, note=_turned(row, rows)).cells() for row in rows]
+    result = pd.DataFrame(cells, columns=COLUMNS)
     return result if questions is None else result[result.question.isin(questions)].reset_index(drop=True)
 
 
@@ -243,106 +308,44 @@ class Comparison:
         return answers(self.table, self.questions)
 
 
-def _crowded(row: Row, published: float | None) -> str | None:
+def _crowded(row: Row, published: float | None) -> str:
     """Why a gain in accuracy could not have shown, if the model that it is over leaves too little room."""
-    least = row["margin"] or (published or 0.0) * (1 - TOLERANCE)
-    short = row["unit"] in (POINTS, LOG_ODDS) and row.get("room", np.inf) < least
-    return f"the model compared with leaves only {row['room']:.1f} points to gain" if short else None
+    least = row.margin or (published or 0.0) * (1 - TOLERANCE)
+    short = row.unit in (POINTS, LOG_ODDS) and row.room < least
+    return f"the model compared with leaves only {row.room:.1f} points to gain" if short else ""
 
 
-OPPOSITE = {"supported": "against", "against": "supported"}
+def _too_wide(effect: Interval, published: float | None, margin: float | None) -> str:
+    """Why an interval says nothing, if it holds no effect as well as one of the published size.
 
-
-def _note(main: Row, rows: list[Row]) -> str | None:
-    """The other conditions under which the comparison of a main row concludes the opposite."""
-    opposite = OPPOSITE.get(main["direction"]) if main["row"] == "main" else None
-    names = [
-        row["row"]
-        for row in rows
-        if row["direction"] == opposite
-        and row.get("condition")
-        and (row["question"], row["language"]) == (main["question"], main["language"])
-    ]
-    return f"{opposite}: {', '.join(names)}" if names else None
-
-
-def _row(
-    name: str, differences: pd.Series, unit: str, reason: str | None = None, margin: float | None = None,
-    **more: Any,
-) -> Row:  # fmt: skip
-    """A row that is not judged yet; effects on traces are log ratios until it is."""
-    differences = differences.dropna()
-    if differences.empty:
-        reason = reason or "the models have no KL in common"
-    values = differences.to_numpy()
-    effect = paired(values)
-    if margin is not None:  # two one-sided tests, against either end of the margin
-        effect = effect._replace(p=max(paired(values + end).p for end in (margin, -margin)))
-    row = {"row": name, "differences": differences, "unit": unit, "reason": reason, "margin": margin}
-    return row | more | effect._asdict()
-
-
-def _judged(row: Row, level: float) -> Row:
-    """The verdict on a row, and its interval at a level; effects on traces become ratios."""
-    effect, published = paired(row["differences"].to_numpy(), level), row.get("published")
-    words = verdict(effect, published, row["reason"], row["margin"])
-    if not row.get("judged", True):
-        words = {"direction": "not judged", "size": None, "reason": None}
-    judged: Row = {**effect._asdict(), "p": row["p"], "published": published, **words}
-    if row["unit"] == RATIO:
-        logs = [name for name in ("mean", "low", "high", "published") if judged[name] is not None]
-        judged |= {name: float(np.exp(judged[name])) for name in logs}
-    return judged
-
-
-def verdict(
-    effect: Paired, published: float | None, reason: str | None, margin: float | None = None
-) -> dict[str, str | None]:
-    """Judge direction and size of an effect that is positive if the paper is right.
-
-    Args:
-        effect: with its interval.
-        published: the effect in the paper; None: only a direction is judged.
-        reason: why the effect could not have shown, if so.
-        margin: for a claim of no effect, which is supported if the whole interval lies within the margin.
-
-    >>> verdict(Paired(3.0, 2.0, 4.0, 0.01, 8), 6.9, None)["direction"]
-    'supported'
-    >>> verdict(Paired(0.5, -6.0, 7.0, 0.8, 8), 6.9, None)["reason"]
+    >>> _too_wide(Interval(0.5, -6.0, 7.0), 6.9, None)
     'the interval contains zero effect and is wider than the published effect'
-    >>> verdict(Paired(9.0, 1.0, 17.0, 0.03, 8), 6.9, None)  # a direction needs no precision
-    {'direction': 'supported', 'size': 'imprecise', 'reason': None}
-    >>> verdict(Paired(-0.6, -6.7, 5.4, 0.8, 8), None, None, margin=2)["reason"]
+    >>> _too_wide(Interval(-0.6, -6.7, 5.4), None, 2.0)
     'the interval is wider than the margin of 2 points to either side'
-
     """
-    low, high = effect.low, effect.high
-    if np.isnan(low):
-        reason = reason or "one draw has no interval"
+    _, low, high = effect
     if published is not None and low <= 0 <= high and high - low > abs(published):
-        reason = reason or "the interval contains zero effect and is wider than the published effect"
+        return "the interval contains zero effect and is wider than the published effect"
     if margin is not None and low <= margin and high >= -margin and high - low > 2 * margin:
-        reason = reason or f"the interval is wider than the margin of {margin:g} points to either side"
-    if reason is not None:
-        return {"direction": "not testable", "size": None, "reason": reason}
-    supported, against = low > 0, high < 0
-    if margin is not None:
-        supported, against = -margin < low and high < margin, low > margin or high < -margin
-    direction = "supported" if supported else "against" if against else "unclear"
-    size = None if published is None else _size(effect, published)
-    return {"direction": direction, "size": size, "reason": None}
+        return f"the interval is wider than the margin of {margin:g} points to either side"
+    return ""
 
 
-def _size(effect: Paired, published: float) -> str:
-    low, high = sorted((published * (1 - TOLERANCE), published * (1 + TOLERANCE)))
-    if effect.high < low:
-        return "smaller"
-    if effect.low > high:
-        return "larger"
-    return "as published" if low <= effect.low and effect.high <= high else "imprecise"
+OPPOSITE = {Direction.SUPPORTED: Direction.AGAINST, Direction.AGAINST: Direction.SUPPORTED}
+
+
+def _turned(main: Row, rows: list[Row]) -> Sequence[str]:
+    """The other conditions under which the comparison of a main row concludes the opposite."""
+    opposite = OPPOSITE.get(main.verdict.direction) if main.row == MAIN and main.verdict else None
+    asked = main.question, main.language
+    others = [row for row in rows if row.condition and (row.question, row.language) == asked and row.verdict]
+    return [row.row for row in others if row.verdict and row.verdict.direction == opposite]
 
 
 # Rows that several questions share.
+
+PLATEAU, EXACT_LABELS = "plateau", "plateau, exact labels"
+"""The stages of continued training at a constant rate."""
 
 
 def _compared(
@@ -351,24 +354,43 @@ def _compared(
 ) -> Row:  # fmt: skip
     """The second model's lead over the first, both at one KL."""
     ends = m.at_equal_kl(pair, quantity, position)
-    more |= {"kl": _means(ends.kl, digits=4), "unlearnt": 100 * ends.kl.mean() / m.baseline_kl}
-    more |= {"room": 100 - ends["first"].mean()}
-    more["rate"] = " / ".join(dict.fromkeys(f"{model.lr:g}" for model in pair if model.lr))
-    steps = _means(ends["first steps"], ends["second steps"])
-    return _row(name, ends["second"] - ends["first"], quantity.unit, steps=steps, **more)
+    return Row(
+        name,
+        quantity.unit,
+        ends["second"] - ends["first"],
+        kl=_means(ends.kl, digits=4),
+        unlearnt=100 * ends.kl.mean() / m.baseline_kl,
+        room=100 - ends["first"].mean(),
+        rate=" / ".join(dict.fromkeys(f"{model.lr:g}" for model in pair if model.lr)),
+        steps=_means(ends["first steps"], ends["second steps"]),
+        **more,
+    )
 
 
 def _checkpoints_compared(
-    m: Measurements, name: str, pair: list[Model], quantity: Quantity, reason: str | None = None, **more: Any
+    m: Measurements, name: str, pair: list[Model], quantity: Quantity, **more: Any
 ) -> Row:
     """The second checkpoint's lead over the first; not testable if their KLs differ."""
     first, second = (m.value(model, quantity) for model in pair)
     kls = [m.value(model, KL) for model in pair]
-    along = pair[0].stage.startswith("plateau")  # of one training, so that the number of steps is its place
+    along = pair[0].stage in (
+        PLATEAU,
+        EXACT_LABELS,
+    )  # of one training, so that the number of steps is its place
     steps = _means(*(pd.Series([model.steps]) if along else m.value(model, TAKEN) for model in pair))
-    more |= {"kl": _means(*kls, digits=4), "kl_change": (change := _kl_change(*kls))}
-    more |= {"unlearnt": 100 * max(kl.mean() for kl in kls) / m.baseline_kl, "room": 100 - first.mean()}
-    return _row(name, second - first, quantity.unit, reason or _moved(change), steps=steps, **more)
+    change = _kl_change(*kls)
+    return Row(
+        name,
+        quantity.unit,
+        second - first,
+        reason=_moved(change),
+        kl=_means(*kls, digits=4),
+        kl_change=change,
+        unlearnt=100 * max(kl.mean() for kl in kls) / m.baseline_kl,
+        room=100 - first.mean(),
+        steps=steps,
+        **more,
+    )
 
 
 def _means(*values: pd.Series, digits: int = 0) -> str:
@@ -381,11 +403,10 @@ def _kl_change(first: pd.Series, second: pd.Series) -> float:
     return float(np.log(second / first).abs().mean())
 
 
-def _moved(change: float) -> str | None:
+def _moved(change: float) -> str:
     """Why two models cannot be compared, if their log KLs differ too much."""
-    return (
-        f"their KLs differ by a factor of {np.exp(change):.2f}" if change > np.log1p(MOST_KL_CHANGE) else None
-    )
+    much = change > np.log1p(MOST_KL_CHANGE)
+    return f"their KLs differ by a factor of {np.exp(change):.2f}" if much else ""
 
 
 def _under_other_conditions(m: Measurements, quantity: Quantity) -> Iterator[Row]:
@@ -409,8 +430,8 @@ def _between_neighbours(m: Measurements, question: str, quantity: Quantity) -> I
     """Compare models of neighbouring sizes, which reach smaller KLs than the smallest one does."""
     if len(m.family) > 2:
         for pair in map(list, pairwise(m.family)):
-            more = {"model": pair[1], "published": m.published(question, pair)}
-            yield _compared(m, f"over {pair[0]}", m.ends(pair), quantity, **more)
+            of = {"over": pair[0], "model": pair[1], "published": m.published(question, pair)}
+            yield _compared(m, "neighbouring sizes", m.ends(pair), quantity, **of)
 
 
 def _best_lr(m: Measurements, name: str) -> float:
@@ -418,18 +439,18 @@ def _best_lr(m: Measurements, name: str) -> float:
     return min(m.lrs, key=lambda lr: float(np.log(m.value(Model(name, lr=lr, steps=m.steps), KL)).mean()))
 
 
-def _no_better_than_tokens(m: Measurements) -> str | None:
+def _no_better_than_tokens(m: Measurements) -> str:
     """Why accuracy cannot be judged, on a language where no trained model beats one-hot tokens."""
     ends = [m.end(name, ACCURACY) for name in m.family]
     best = max(ends, key=lambda end: float(end.mean()))
-    lead = paired((best - m.value(BASELINE, TOKENS)).dropna().to_numpy())
-    words = f"the best one leads by {lead.mean:.1f} points, {lead.low:.1f} to {lead.high:.1f}"
-    return f"no size is shown to beat one-hot tokens ({words})" if lead.low <= 0 else None
+    lead = seed_interval((best - m.value(BASELINE, TOKENS)).dropna())
+    words = f"the best one leads by {lead.value:.1f} points, {lead.low:.1f} to {lead.high:.1f}"
+    return f"no size is shown to beat one-hot tokens ({words})" if lead.low <= 0 else ""
 
 
 # The questions.
 
-NAMES = {"features": "features as they are", f"{EXPANDED}, unseen": "unseen test sentences"}
+NAMES = {FEATURES: "features as they are", f"{EXPANDED}, unseen": "unseen test sentences"}
 """Display names of some readings; the rest keep theirs."""
 
 
@@ -440,19 +461,21 @@ def _size_effect(m: Measurements) -> Iterator[Row]:
     pair = m.ends(m.family)
     main = m.at_equal_kl(pair, ACCURACY)
     published = m.published("size", m.family)
-    yield _compared(m, "main", pair, ACCURACY, published=published, primary=True)
+    yield _compared(m, MAIN, pair, ACCURACY, published=published, primary=True)
     odds = (logit(main["second"] / 100) - logit(main["first"] / 100)) / m.doublings(m.family)
-    more = {"published": PUBLISHED_LOG_ODDS.get(m.language), "room": 100 - main["first"].mean()}
-    yield _row("main, log-odds", odds, LOG_ODDS, **more)
+    per_doubling, room = PUBLISHED_LOG_ODDS.get(m.language), 100 - main["first"].mean()
+    yield Row("main comparison, log-odds", LOG_ODDS, odds, published=per_doubling, room=room)
     yield from _under_other_conditions(m, ACCURACY)
     for task in sorted(filter(None, m.table.task.unique())):
         yield _compared(m, display_name(task), pair, ACCURACY._replace(task=task))
     rows = m.table[(m.table.model == m.small) & (m.table.quantity == "accuracy")]
-    for reading in rows.reading.unique():
-        if reading in NAMES or not (reading == EXPANDED or reading.endswith(", unseen")):
+    readings = rows.reading.unique()
+    of_unseen = [f"{reading}, unseen" for reading in readings]
+    for reading in readings:
+        if reading in NAMES or reading not in (EXPANDED, *of_unseen):
             yield _compared(m, NAMES.get(reading, reading), pair, ACCURACY._replace(reading=reading))
     small, large = (m.value(Model(name, "untrained"), ACCURACY) for name in (m.small, m.large))
-    yield _row("untrained", large - small, POINTS, judged=False)  # evidence for neither side
+    yield Row("untrained", POINTS, large - small, judged=False)  # evidence for neither side
     yield from _between_neighbours(m, "size", ACCURACY)
     if len(m.others) > 1:
         yield _compared(m, "LSTMs", m.ends(m.others), ACCURACY, published=m.published("size", m.others))
@@ -463,17 +486,17 @@ def _flatness_by_size(m: Measurements) -> Iterator[Row]:
     if len(m.family) < 2:
         return
     pair, published = m.ends(m.family), m.published("flatness by size", m.family)
-    yield _compared(m, "main", pair, FLATNESS, published=published, primary=True)
+    yield _compared(m, MAIN, pair, FLATNESS, published=published, primary=True)
     yield from _under_other_conditions(m, FLATNESS)
     enlarged = m.published("enlarged", m.family)
     forms = (
-        ("relative trace", "relative to squared weights", None),
-        ("enlarged trace", "enlarged to one width", enlarged),
+        (RELATIVE, "relative to squared weights", None),
+        (ENLARGED, "enlarged to one width", enlarged),
     )
     measured = set(m.table[m.table.model == m.small].quantity)
-    for quantity, name, published in forms:
-        if quantity in measured:
-            yield _compared(m, name, pair, Quantity(quantity), published=published)
+    for of, name, published in forms:
+        if of.quantity in measured:
+            yield _compared(m, name, pair, of, published=published)
     yield from _between_neighbours(m, "flatness by size", FLATNESS)
     if len(m.others) > 1:
         published = m.published("flatness by size", m.others)
@@ -484,18 +507,18 @@ def _along_plateau(m: Measurements, quantity: Quantity) -> Iterator[Row]:
     """Compare the first and the last checkpoint of every plateau, as they are and cooled."""
     if len(m.plateau) < 2:
         return
-    for stage in ("plateau", "cooled", "plateau, exact labels"):
+    for stage in (PLATEAU, "cooled", EXACT_LABELS):
         rows = {name: _first_and_last(m, stage, name, quantity) for name in m.trained(stage)}
         yield from rows.values()
         family = [rows[name] for name in m.family if name in rows]
-        if stage == "plateau" and family:
+        if stage == PLATEAU and family:
             published = PUBLISHED.get(("steps", m.language)) if quantity == ACCURACY else None
-            yield _mean_of("main", family) | {"model": "all", "published": published, "primary": True}
+            yield replace(_mean_of(MAIN, family), model="all", published=published, primary=True)
         elif len(family) > 1:
             yield _mean_of(f"{stage}, mean of sizes", family)
         if quantity == FLATNESS and family:
             relative = [_first_and_last(m, stage, name, RELATIVE) for name in m.family if name in rows]
-            where = "" if stage == "plateau" else f"{stage}, "
+            where = "" if stage == PLATEAU else f"{stage}, "
             yield _mean_of(f"{where}relative to squared weights", relative)
 
 
@@ -507,11 +530,11 @@ def _first_and_last(m: Measurements, stage: str, name: str, quantity: Quantity) 
 
 def _mean_of(name: str, family: list[Row]) -> Row:
     """The mean over sizes of rows of checkpoints."""
-    mean = pd.concat([row["differences"] for row in family], axis=1).mean(axis=1)
-    keys = "kl_change", "unlearnt", "room"
-    change, unlearnt, room = (float(np.mean([row[key] for row in family])) for key in keys)
-    model, unit = None if len(family) > 1 else family[0]["model"], family[0]["unit"]
-    return _row(name, mean, unit, _moved(change), model=model, unlearnt=unlearnt, room=room)
+    mean = pd.concat([row.differences for row in family], axis=1).mean(axis=1)
+    numbers = [(row.kl_change, row.unlearnt, row.room) for row in family]
+    change, unlearnt, room = map(float, np.mean(numbers, axis=0))
+    model, unit = None if len(family) > 1 else family[0].model, family[0].unit
+    return Row(name, unit, mean, model=model, reason=_moved(change), unlearnt=unlearnt, room=room)
 
 
 def _flatness_by_rate(m: Measurements) -> Iterator[Row]:
@@ -524,8 +547,8 @@ def _flatness_by_rate(m: Measurements) -> Iterator[Row]:
         ends = m.at_equal_kl((Model(name, lr=high), Model(name, lr=low)), FLATNESS)
         slopes.append((ends["second"] - ends["first"]) / np.log(high / low))
         kl = _means(ends.kl, digits=4)
-        yield _row("one size", slopes[-1], RATE_SLOPE, model=name, kl=kl, judged=False)
-    yield _row("main", pd.concat(slopes, axis=1).mean(axis=1), RATE_SLOPE, model="all", judged=False)
+        yield Row(EACH, RATE_SLOPE, slopes[-1], model=name, kl=kl, judged=False)
+    yield Row(MAIN, RATE_SLOPE, pd.concat(slopes, axis=1).mean(axis=1), model="all", judged=False)
 
 
 def _lookup(m: Measurements) -> Iterator[Row]:
@@ -535,14 +558,17 @@ def _lookup(m: Measurements) -> Iterator[Row]:
     table = m.value(BASELINE, LOOKUP)
     ends = {name: m.end(name, ACCURACY) for name in m.family}
     worst = min(ends, key=lambda name: float(ends[name].mean()))
-    yield _row("main", ends[worst] - table, POINTS, model=worst, primary=True)
+    yield Row(MAIN, POINTS, ends[worst] - table, model=worst, primary=True)
     shortest = m.values(Model(worst, lr=m.lr), ACCURACY).iloc[:, 0]
-    yield _row("after the shortest training", shortest - table, POINTS, model=worst)
+    yield Row("after the shortest training", POINTS, shortest - table, model=worst)
     for name, end in ends.items():
         published = PUBLISHED.get(("lookup", m.language)) if name == m.large else None
         room = 100 - table.mean()
-        yield _row("one size", end - table, POINTS, model=name, published=published, room=room)
+        yield Row(EACH, POINTS, end - table, model=name, published=published, room=room)
 
+
+TREATED, FLATTER, GAINED = "treated, cooled", "flatter", "gained"
+"""The stage of treated models, and the rows of what treatments do to trace and accuracy."""
 
 UNTREATED, NOISE, REWARD = (
     label(*algorithm) for algorithm in (NO_TREATMENT, ("sgd-noise", 1.0), ("sharpen-after", 0.03))
@@ -551,38 +577,41 @@ UNTREATED, NOISE, REWARD = (
 
 def _flatness_as_a_cause(m: Measurements) -> Iterator[Row]:
     """Accuracy gained per e-fold drop in the trace of one treated model, at one KL."""
-    cooled = m.table[m.table.stage.str.startswith("cooled: ")]
+    cooled = m.table[m.table.stage == TREATED]
     slopes: list[pd.Series] = []
     reasons: list[str] = []
     unlearnt: dict[str, float] = {}
     for name in cooled.model.unique():
         effects: dict[Quantity, dict[str, pd.Series]] = {FLATNESS: {}, ACCURACY: {}}
         faults: list[str] = []
-        base = Model(name, f"cooled: {UNTREATED}")
-        for stage in cooled[cooled.model == name].stage.unique():
-            model, treatment = Model(name, stage), stage.removeprefix("cooled: ")
+        base = Model(name, TREATED, UNTREATED)
+        for treatment in cooled[cooled.model == name].variant.unique():
+            model = Model(name, TREATED, treatment)
             if model == base:
                 continue
             kls = m.value(base, KL), m.value(model, KL)
-            at: Row = {"kl": _means(*kls, digits=4)}
-            at["unlearnt"] = 100 * max(kl.mean() for kl in kls) / m.baseline_kl
+            at = {
+                "kl": _means(*kls, digits=4),
+                "unlearnt": 100 * max(kl.mean() for kl in kls) / m.baseline_kl,
+            }
             unlearnt[name] = max(unlearnt.get(name, 0.0), at["unlearnt"])
-            for verb, of in {"flatter": FLATNESS, "gained": ACCURACY}.items():
+            for row, of in {FLATTER: FLATNESS, GAINED: ACCURACY}.items():
                 effects[of][treatment] = effect = m.value(model, of) - m.value(base, of)
-                yield _row(f"{verb} by: {treatment}", effect, of.unit, model=name, judged=False, **at)
+                yield Row(row, of.unit, effect, model=name, treatment=treatment, judged=False, **at)
             if moved := _moved(_kl_change(*kls)):
                 faults.append(f"{display_name(name)}, {display_name(treatment)}: {moved}")
         flatter, gained = (pd.DataFrame(effects[of]) for of in (FLATNESS, ACCURACY))
         slopes.append((flatter * gained).sum(axis=1) / (flatter**2).sum(axis=1))
         faults += _inconclusive(m, flatter, gained)
-        yield _row("one model", slopes[-1], SLOPE, "; ".join(faults) or None, model=name)
+        yield Row(EACH, SLOPE, slopes[-1], model=name, reason="; ".join(faults))
         reasons += faults
     yield from _between_sizes(m)
     if slopes:
-        mean, reason = pd.concat(slopes, axis=1).mean(axis=1), "; ".join(dict.fromkeys(reasons)) or None
+        mean, reason = pd.concat(slopes, axis=1).mean(axis=1), "; ".join(dict.fromkeys(reasons))
         published = PUBLISHED.get(("flatness as a cause", m.language))
-        more: Row = {"published": published, "unlearnt": np.mean([*unlearnt.values()]), "primary": True}
-        yield _row("main", mean, SLOPE, reason, model="all", **more)
+        left = float(np.mean([*unlearnt.values()]))
+        main = Row(MAIN, SLOPE, mean, model="all", published=published, reason=reason, unlearnt=left)
+        yield replace(main, primary=True)
 
 
 def _between_sizes(m: Measurements) -> Iterator[Row]:
@@ -590,8 +619,8 @@ def _between_sizes(m: Measurements) -> Iterator[Row]:
     if len(m.family) > 2:
         x, y = (pd.concat([m.end(name, of) for name in m.family], axis=1) for of in (FLATNESS, ACCURACY))
         fits = [stats.linregress(x.loc[replicate], y.loc[replicate]) for replicate in x.index]
-        yield _row("between sizes", pd.Series([fit.slope for fit in fits]), SLOPE, judged=False)
-        yield _row("between sizes, r²", pd.Series([fit.rvalue**2 for fit in fits]), R_SQUARED, judged=False)
+        yield Row("between sizes", SLOPE, pd.Series([fit.slope for fit in fits]), judged=False)
+        yield Row("between sizes, r²", R_SQUARED, pd.Series([fit.rvalue**2 for fit in fits]), judged=False)
 
 
 def _inconclusive(m: Measurements, flatter: pd.DataFrame, gained: pd.DataFrame) -> Iterator[str]:
@@ -600,24 +629,22 @@ def _inconclusive(m: Measurements, flatter: pd.DataFrame, gained: pd.DataFrame) 
     if np.ptp([0.0, *flatter.mean()]) < np.ptp(sizes) / 2:
         yield "treatments change the trace by less than half of what sizes do"
     if {NOISE, REWARD} <= set(flatter):
-        slopes = [paired((gained[name] / flatter[name]).dropna().to_numpy()) for name in (NOISE, REWARD)]
+        slopes = [seed_interval((gained[name] / flatter[name]).dropna()) for name in (NOISE, REWARD)]
         if max(slope.low for slope in slopes) > 0 > min(slope.high for slope in slopes):
             yield "label noise and the reward for a large trace disagree"
 
 
 def _beside_adamw(
-    m: Measurements, row: str, algorithms: Collection[str], quantity: Quantity, *, loss: bool = False,
+    m: Measurements, algorithms: Collection[str], quantity: Quantity, row: str = EACH, *, loss: bool = False,
     **more: Any,
-) -> dict[str, Row]:  # fmt: skip
-    """The lead of each algorithm over AdamW at one KL, or its loss to AdamW, by the algorithm's label."""
-    stages = m.table[m.table.stage.str.startswith("descent: ")].drop_duplicates(["model", "stage"])
-    rows = {}
-    for trained in stages.itertuples():
-        name = trained.stage.removeprefix("descent: ")
-        if name.partition(",")[0] in algorithms:
-            adamw, other = Model(trained.model, lr=m.lr), Model(trained.model, trained.stage)
-            pair = (other, adamw) if loss else (adamw, other)
-            rows[name] = _compared(m, row, pair, quantity, model=name, **more)
+) -> list[Row]:  # fmt: skip
+    """The lead of each algorithm over AdamW at one KL, or its loss to AdamW."""
+    trained = m.table[(m.table.stage == OTHER) & m.table.algorithm.isin(list(algorithms))]
+    rows = []
+    for model, variant in trained[["model", "variant"]].drop_duplicates().itertuples(index=False):
+        adamw, other = Model(model, lr=m.lr), Model(model, OTHER, variant)
+        pair = (other, adamw) if loss else (adamw, other)
+        rows.append(_compared(m, row, pair, quantity, model=variant, **more))
     return rows
 
 
@@ -626,39 +653,40 @@ def _adversaries(m: Measurements, question: str, quantity: Quantity) -> Iterator
 
     The main row is the strongest adversary that ends near AdamW's KL.
     """
-    rows = _beside_adamw(m, "one strength", ["adversarial"], quantity, loss=True)
+    rows = _beside_adamw(m, ["adversarial"], quantity, loss=True)
     if not rows:
         return
-    (model,) = m.table[m.table.stage.str.startswith("descent: adversarial")].model.unique()
-    kls = {name: m.value(Model(model, f"descent: {name}", steps=m.steps), KL) for name in rows}
-    limit, adamw = np.log(MOST_ADVERSARIAL_KL), m.end(model, KL)
-    if near := [name for name, kl in kls.items() if np.log(kl / adamw).mean() <= limit]:
+    (model,) = m.table[m.table.algorithm == "adversarial"].model.unique()
+    adamw, limit = m.end(model, KL), np.log(MOST_ADVERSARIAL_KL)
+    trained = [Model(model, OTHER, str(row.model), steps=m.steps) for row in rows]
+    near = [i for i, own in enumerate(trained) if np.log(m.value(own, KL) / adamw).mean() <= limit]
+    if near:
         published = PUBLISHED.get((question, m.language))
-        yield rows.pop(near[-1]) | {"row": "main", "published": published, "primary": True}
+        yield replace(rows.pop(near[-1]), row=MAIN, published=published, primary=True)
         if quantity == ACCURACY and m.small != model:  # Section 2.3: 235M falls below 9M, on task B
-            end = m.value(Model(model, f"descent: {near[-1]}", steps=m.steps), quantity)
-            yield _row("AdamW at the smallest size", m.end(m.small, quantity) - end, POINTS, model=near[-1])
+            strongest = trained[near[-1]]
+            lead = m.end(m.small, quantity) - m.value(strongest, quantity)
+            yield Row("AdamW at the smallest size", POINTS, lead, model=strongest.variant)
     else:
         reason = "no adversary's models come near AdamW's loss"
-        yield _row("main", pd.Series(dtype=float), quantity.unit, reason, primary=True)
-    yield from rows.values()
+        yield Row(MAIN, quantity.unit, pd.Series(dtype=float), reason=reason, primary=True)
+    yield from rows
 
 
-REGULARISERS = ("sam", "trace-penalty", "dropout", "weight-decay")
+REGULARISERS = ("trace-penalty", "dropout", "weight-decay")
 
 
 def _regularisers(m: Measurements, quantity: Quantity) -> Iterator[Row]:
     """How much flatter, or better, regularised models are than AdamW's; SAM's is the main row."""
-    rows = _beside_adamw(m, "one regulariser", REGULARISERS, quantity, primary=False)
-    for name, row in rows.items():
-        yield row | {"row": "main", "primary": True} if name.startswith("sam") else row
+    yield from _beside_adamw(m, ["sam"], quantity, MAIN, primary=True)
+    yield from _beside_adamw(m, REGULARISERS, quantity)
 
 
 def _variant(m: Measurements, algorithm: str, margin: float | None = None) -> Iterator[Row]:
     """What a variant of training changes: accuracy, judged if there is a margin, and the trace."""
-    judged: dict[str, Any] = {"margin": margin, "judged": margin is not None, "primary": margin is not None}
-    yield from _beside_adamw(m, "main", [algorithm], ACCURACY, **judged).values()
-    yield from _beside_adamw(m, "trace", [algorithm], FLATNESS, judged=False).values()
+    judged = margin is not None
+    yield from _beside_adamw(m, [algorithm], ACCURACY, MAIN, margin=margin, judged=judged, primary=judged)
+    yield from _beside_adamw(m, [algorithm], FLATNESS, "trace", judged=False)
 
 
 QUESTIONS: dict[str, Callable[[Measurements], Iterator[Row]]] = {

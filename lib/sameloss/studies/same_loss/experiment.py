@@ -319,7 +319,7 @@ class Replicate:
 
     def measured(
         self, size: str, stage: str, steps: int, training: Pretraining, step: int | None = None,
-        *, controls: bool = False,
+        *, algorithm: Algorithm = ADAMW, controls: bool = False,
     ) -> "Measurement":  # fmt: skip
         """Measure a model.
 
@@ -329,12 +329,13 @@ class Replicate:
             steps: of this descent, plateau or treatment.
             training: that has it.
             step: of its checkpoint; None: `steps`.
+            algorithm: of this training, or a treatment.
             controls: whether it is read in all ways.
 
         """
         about = self.labelled, self.held_out, self.experiment.measures, controls
         run = model_measurement(training, steps if step is None else step, *about)
-        return Measurement(self, size, stage, training.optimisation.lr, steps, run)
+        return Measurement(self, size, stage, training.optimisation.lr, steps, run, algorithm)
 
     def untrained(self, size: str) -> "Measurement":
         """Measure the initial weights of a model."""
@@ -346,25 +347,28 @@ class Replicate:
     ) -> "Measurement":  # fmt: skip
         """Measure the end of a descent, by default at the main rate."""
         run = self.descent(size, lr or self.setup.lr, steps, algorithm)
-        return self.measured(size, _stage_of(algorithm), steps, run, controls=controls)
+        return self.measured(size, "descent", steps, run, algorithm=algorithm, controls=controls)
 
     def flatness(self, size: str, algorithm: Algorithm = ADAMW) -> "Measurement":
         """Measure the flatness of the longest descent's end in all ways."""
         steps, lr = self.experiment.lengths[-1], self.setup.lr
         run = self.descent(size, lr, steps, algorithm)
         measurement = flatness_measurement(run, steps, self.experiment.flatness_sentences, self.seed)
-        return Measurement(self, size, _stage_of(algorithm), lr, steps, measurement)
+        return Measurement(self, size, "descent", lr, steps, measurement, algorithm)
 
 
-def _stage_of(algorithm: Algorithm) -> str:
-    return "descent" if algorithm == ADAMW else f"descent: {label(*algorithm)}"
+OTHER = "other descent"
+"""The stage of a descent by another algorithm than AdamW."""
 
 
 COLUMNS = [
-    *("language", "replicate", "model", "parameters", "stage", "lr", "steps"),
+    *("language", "replicate", "model", "parameters", "stage", "algorithm", "variant", "lr", "steps"),
     *("quantity", "task", "reading", "value", "standard_error"),
 ]
-"""The columns of the table of measurements, which has one number per row."""
+"""The columns of the table of measurements, which has one number per row.
+
+A variant is an algorithm other than AdamW, or a treatment, with its strength; AdamW has none.
+"""
 
 
 class Measurement(NamedTuple):
@@ -376,17 +380,20 @@ class Measurement(NamedTuple):
     lr: float  # the peak, where it is not constant
     steps: int  # of the descent, plateau or treatment
     run: Run
+    algorithm: Algorithm = ADAMW
 
     def described(self) -> dict[str, Any]:
         """The columns of the table that are the same for all its numbers."""
         setup, spec = self.replicate.setup, self.replicate.language
-        shape = setup.models.get(self.model)
+        shape, other = setup.models.get(self.model), self.algorithm != ADAMW
         return {
             "language": "pretrained" if spec.pretrained else setup.name,
             "replicate": self.replicate.seed,
             "model": self.model,
             "parameters": shape.parameter_count(spec.words, spec.max_length) if shape else 0,
-            "stage": self.stage,
+            "stage": OTHER if other and self.stage == "descent" else self.stage,
+            "algorithm": self.algorithm[0],
+            "variant": label(*self.algorithm) if other else "",
             "lr": self.lr,
             "steps": self.steps,
         }

@@ -13,7 +13,16 @@ from matplotlib.ticker import NullFormatter
 
 from sameloss.studies.drawing import KL_LABEL, MARKERS, Style, panels, plain_log_axis
 from sameloss.studies.names import display_name
-from sameloss.studies.same_loss.claims import EXPANDED, RATIO
+from sameloss.studies.same_loss.claims import (
+    EXACT_LABELS,
+    EXPANDED,
+    FLATTER,
+    GAINED,
+    MAIN,
+    OTHER,
+    PLATEAU,
+    RATIO,
+)
 from sameloss.studies.same_loss.experiment import LADDER, LSTMS
 from sameloss.studies.same_loss.tables import (
     LANGUAGES,
@@ -22,6 +31,7 @@ from sameloss.studies.same_loss.tables import (
     main_lr,
     row_name,
 )
+from sameloss.studies.verdict import Direction
 
 if TYPE_CHECKING:
     from nltk import Tree
@@ -89,7 +99,7 @@ def by_language(table: pd.DataFrame, draw: Callable[[pd.DataFrame, Axes], Axes])
     """Draw a table in a panel for each language, and one for its LSTMs; returns the panels."""
     parts = {}
     for name, part in table.groupby("language", sort=False):
-        lstm, none = part.model.str.startswith("lstm"), part.model == "none"
+        lstm, none = part.model.isin(list(LSTMS)), part.model == "none"
         for kind, models in {"": ~lstm & ~none, ", LSTMs": lstm}.items():
             if models.any():
                 parts[LANGUAGES[str(name)] + kind] = part[models | none]
@@ -102,13 +112,13 @@ def by_language(table: pd.DataFrame, draw: Callable[[pd.DataFrame, Axes], Axes])
 def along_plateau(table: pd.DataFrame, quantity: str, label: str, ax: Axes) -> Axes:
     """Draw a quantity along the plateau, means over replicates; on exact labels dashed."""
     rows, styles = checkpoints(table), _styles(table)
-    for stage, line, remark in (("plateau", "-", ""), ("plateau, exact labels", "--", ", exact labels")):
+    for stage, line, remark in ((PLATEAU, "-", ""), (EXACT_LABELS, "--", ", exact labels")):
         for model, part in rows[rows.stage == stage].groupby("model", sort=False):
             mean = part.groupby("steps")[quantity].mean()
             ax.plot(mean.index, mean, ls=line, **styles[model] | {"label": styles[model]["label"] + remark})
     ax.set(xlabel="steps, constant rate", ylabel=label, yscale="linear" if quantity == "accuracy" else "log")
     if quantity != "accuracy":
-        plain_log_axis(ax.yaxis, rows[rows.stage.str.startswith("plateau")][quantity])
+        plain_log_axis(ax.yaxis, rows[rows.stage.isin([PLATEAU, EXACT_LABELS])][quantity])
     return ax
 
 
@@ -126,22 +136,22 @@ def accuracy_against_trace(table: pd.DataFrame, ax: Axes) -> Axes:
 def by_algorithm(table: pd.DataFrame, quantity: str, ax: Axes) -> Axes:
     """Draw a quantity against KL over complete trainings of one size, one line per algorithm."""
     rows = checkpoints(table)
-    others = rows[rows.stage.str.startswith("descent: ")]
+    others = rows[rows.stage == OTHER]
     adamw = rows[(rows.stage == "descent") & rows.model.isin(others.model) & rows.lr.isin(others.lr)]
-    drawn = pd.concat([adamw.assign(stage="descent: adamw"), others])
-    for i, (stage, part) in enumerate(drawn.groupby("stage", sort=False)):
+    drawn = pd.concat([adamw.assign(variant="adamw"), others])
+    for i, (variant, part) in enumerate(drawn.groupby("variant", sort=False)):
         mean = part.groupby("steps")[["kl", quantity]].mean()
-        name = display_name(str(stage).removeprefix("descent: "))
+        name = display_name(str(variant))
         ax.plot(mean.kl, mean[quantity], label=name, lw=1.3, color=f"C{i}", marker=MARKERS[i % 9])
     return _kl_axis(ax, drawn.kl, ylabel=ACCURACY if quantity == "accuracy" else TRACE)
 
 
 COLOURS = {
-    "supported": "#1b7837",
-    "against": "#b2182b",
-    "unclear": "0.35",
-    "not testable": "0.7",
-    "not judged": "black",
+    Direction.SUPPORTED: "#1b7837",
+    Direction.AGAINST: "#b2182b",
+    Direction.OPEN: "0.35",
+    Direction.NOT_TESTABLE: "0.7",
+    "": "black",
 }
 """Colours of intervals, by verdict."""
 
@@ -164,12 +174,12 @@ def effects(rows: pd.DataFrame, ax: Axes, names: Sequence[str] = ()) -> Axes:
     ratio = (rows.unit == RATIO).all()
     for row in rows.itertuples():
         ends, y = [[row.mean - row.low], [row.high - row.mean]], -names.index(row_name(row))
-        ax.errorbar(row.mean, y, xerr=ends, fmt="o", color=COLOURS.get(row.direction, "0.35"), capsize=3)
+        ax.errorbar(row.mean, y, xerr=ends, fmt="o", color=COLOURS[row.direction], capsize=3)
     ax.set_yticks(range(0, -len(names), -1), names)
     if isinstance(ax.figure, Figure):
         ax.figure.set_figheight(max(ax.figure.get_figheight(), 0.8 + 0.24 * len(names)))
     ax.axvline(1.0 if ratio else 0.0, color="0.35", ls="--", lw=1)
-    for effect in rows[rows.row == "main"].published.dropna():
+    for effect in rows[rows.row == MAIN].published.dropna():
         ax.axvline(effect, color=PAPER, ls=":", lw=1.5)
         ax.annotate(
             "the paper", (effect, 0.6), (4, 0), textcoords="offset points", color=PAPER, fontsize="small"
@@ -198,10 +208,6 @@ def effects_by_language(rows: pd.DataFrame) -> None:
         ax.tick_params(labelleft=False)
 
 
-TREATMENTS = ("sgd-noise", "penalty-after", "sharpen-after")
-"""The order of their colours."""
-
-
 def treatments(answers: pd.DataFrame, ax: Axes) -> Axes:
     """Draw what treatments do to accuracy and trace: a colour a treatment, a marker a model.
 
@@ -210,15 +216,16 @@ def treatments(answers: pd.DataFrame, ax: Axes) -> Axes:
         ax: where to draw.
 
     """
-    flatter, gained = (answers[answers.row.str.startswith(f"{verb} by: ")] for verb in ("flatter", "gained"))
-    models = list(flatter.model.unique())
+    flatter, gained = (answers[answers.row == row] for row in (FLATTER, GAINED))
+    models, kinds = list(flatter.model.unique()), list(flatter.treatment.unique())
     for x, y in zip(flatter.itertuples(), gained.itertuples(), strict=True):
-        treatment = x.row.removeprefix("flatter by: ")
         across = np.nan_to_num([[1 / x.mean - 1 / x.high], [1 / x.low - 1 / x.mean]])
         up = np.nan_to_num([[y.mean - y.low], [y.high - y.mean]])
-        colour = f"C{TREATMENTS.index(treatment.partition(',')[0])}"
+        colour = f"C{kinds.index(x.treatment)}"
         ax.errorbar(1 / x.mean, y.mean, up, across, fmt="none", ecolor=colour, capsize=2)
-        name = f"{display_name(treatment)}, {display_name(x.model)}"  # in a legend bars would hide the marker
+        name = (
+            f"{display_name(x.treatment)}, {display_name(x.model)}"  # in a legend bars would hide the marker
+        )
         ax.plot(1 / x.mean, y.mean, MARKERS[models.index(x.model)], color=colour, label=name)
     ax.axhline(0, color="0.5", lw=1)
     ax.axvline(1, color="0.5", lw=1)

@@ -12,16 +12,14 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from sameloss.statistics.intervals import LEVEL, Paired, holm_levels, paired
+from sameloss.statistics.intervals import LEVEL, Interval, holm_levels, p_value, seed_interval
+from sameloss.studies.verdict import NARROW, TOLERANCE, Direction, Verdict, judge
 
 PUBLISHED = 6.9 * 3.90 / 8.0
 """Points gained by the largest model (Figure 2a), in proportion to our doublings of parameters."""
 
 PUBLISHED_SLOPE = (50.3 - 43.2) / log(2.68 / 1.54)
 """Points for each factor e of trace between the sizes of Figure 5: an association."""
-
-WITHIN = 0.25
-"""An effect is as published within this fraction of the published one, and negligible below it."""
 
 OWN, CAPACITY, TUNED = "own features", "beyond capacity", "fine-tuned"
 
@@ -173,67 +171,40 @@ def untrained_leads(cells: pd.DataFrame, first: Arm, second: Arm, of: str) -> pd
 # Verdicts.
 
 
-class Verdict(NamedTuple):
-    """The answer to a question: a direction, a size beside the published effect, and how sure it is."""
+class Answer(NamedTuple):
+    """The answer to a question: an effect, its verdict, and how sure it is."""
 
     question: str
-    effect: Paired  # with its plain 95 % interval
-    corrected: tuple[float, float]  # the interval that decides
-    direction: str  # yes, no, open, or not reached
-    size: str | None
+    effect: Interval  # plain
+    decides: Interval  # after Holm's correction
+    verdict: Verdict
     remarks: tuple[str, ...] = ()
 
 
-def size_word(differences: np.ndarray, published: float) -> str:
-    """Compare an effect with the published one: the first of five words that holds.
-
-    >>> size_word(np.array([0.1, -0.1, 0.2, -0.2]), 3.4), size_word(np.array([9.0, 10.0, 11.0]), 3.4)
-    ('negligible', 'larger')
-    """
-    short, long = paired(differences, 0.9), paired(differences)
-    low, high = published * (1 - WITHIN), published * (1 + WITHIN)
-    if -WITHIN * published < short.low and short.high < WITHIN * published:
-        return "negligible"
-    if long.high < low:
-        return "smaller than published"
-    if low <= long.low and long.high <= high:
-        return "as published"
-    return "larger" if long.low > high else "imprecise"
+def answer(question: str, differences: np.ndarray, level: float = LEVEL) -> Answer:
+    """Judge a lead: its direction at a level, its size by the plain intervals of 95 and 90 %."""
+    effect, decides, narrow = (seed_interval(differences, own) for own in (LEVEL, level, NARROW))
+    margin = TOLERANCE * PUBLISHED
+    verdict = judge(decides, PUBLISHED, sized=effect, narrow=narrow, margin=margin)
+    return Answer(question, effect, decides, verdict)
 
 
-def direction_word(low: float, high: float, bound: float = 0.0) -> str:
-    """Tell on which side of a bound an interval lies.
-
-    >>> direction_word(0.1, 2.0), direction_word(-2.0, -0.1), direction_word(-1.0, 1.0)
-    ('yes', 'no', 'open')
-    """
-    return "yes" if low > bound else "no" if high < bound else "open"
-
-
-def downstream(
-    cells: pd.DataFrame, first: Arm = SMALL, second: Arm = LARGE, kl: float = 3.0
-) -> list[Verdict]:
+def downstream(cells: pd.DataFrame, first: Arm = SMALL, second: Arm = LARGE, kl: float = 3.0) -> list[Answer]:
     """Judge whether the second arm leads: own features first, then beyond capacity and fine-tuned (Holm)."""
     found = {of: leads(cells, first, second, of, kl) for of in (OWN, CAPACITY, TUNED)}
-    effects = {of: paired(rows.lead.to_numpy()) for of, rows in found.items()}
-    levels = dict(zip(effects, [LEVEL, *holm_levels([effects[CAPACITY].p, effects[TUNED].p])], strict=True))
-    verdicts: list[Verdict] = []
-    for of, rows in found.items():
-        decides = paired(rows.lead.to_numpy(), levels[of])
-        direction = direction_word(decides.low, decides.high)
-        if verdicts and verdicts[0].direction == "open":
-            direction = "not reached"
-        without = paired(rows.least.to_numpy(), levels[of])
-        remarks = [] if direction != "yes" or without.low > 0 else ["by interpolation"]
-        if direction == "yes":
-            beyond = paired((rows.lead - untrained_leads(cells, first, second, of)).dropna().to_numpy())
-            word = "beyond untrained width" if beyond.low > 0 else "not distinguished from width alone"
-            remarks.append(word)
-        size = size_word(rows.lead.to_numpy(), PUBLISHED)
-        verdicts.append(
-            Verdict(of, effects[of], (decides.low, decides.high), direction, size, tuple(remarks))
-        )
-    return verdicts
+    later = holm_levels([p_value(found[of].lead.to_numpy()) for of in (CAPACITY, TUNED)])
+    answers: list[Answer] = []
+    for (of, rows), level in zip(found.items(), [LEVEL, *later], strict=True):
+        given, remarks = answer(of, rows.lead.to_numpy(), level), []
+        if answers and answers[0].verdict.direction not in (Direction.SUPPORTED, Direction.AGAINST):
+            given = given._replace(verdict=given.verdict._replace(direction=Direction.NOT_REACHED))
+        if given.verdict.direction is Direction.SUPPORTED:
+            beyond = (rows.lead - untrained_leads(cells, first, second, of)).dropna()
+            remarks = [] if seed_interval(rows.least, level).low > 0 else ["by interpolation"]
+            wider = seed_interval(beyond).low > 0
+            remarks.append("beyond untrained width" if wider else "not distinguished from width alone")
+        answers.append(given._replace(remarks=tuple(remarks)))
+    return answers
 
 
 # Does flatness carry the effect?
@@ -265,8 +236,8 @@ def ratio_interval(numerator: np.ndarray, denominator: np.ndarray, level: float)
 class Line(NamedTuple):
     """What an intervention within one size says about flatness."""
 
-    gained: Paired  # points, at one KL
-    flatter: Paired  # factors e of the trace
+    gained: Interval  # points, at one KL
+    flatter: Interval  # factors e of the trace
     slope: tuple[float, float, float]  # points for each factor e: the value and its interval
     share: tuple[float, float, float]  # of the effect of size that flatness carries at this slope
     leverage: bool
@@ -301,12 +272,12 @@ def line(cells: pd.DataFrame, arm: Arm, lines: int, trace: str = "log trace", kl
     known = not any(map(isinf, (*wide[0], *wide[1])))
     products = [s * r for s in wide[0] for r in wide[1]] if known else [-np.inf, np.inf]
     share = (slope[0] * float(ratios.mean() / effect.mean()), min(products), max(products))
-    change = paired(x)
-    return Line(paired(y), change, slope, share, change.low > LEVERAGE or change.high < -LEVERAGE)
+    change = seed_interval(x)
+    return Line(seed_interval(y), change, slope, share, change.low > LEVERAGE or change.high < -LEVERAGE)
 
 
-def carried(lines: Mapping[str, Line], relative: Mapping[str, Line]) -> str:
-    """Answer whether flatness carries the effect of size: yes, no or open.
+def carried(lines: Mapping[str, Line], relative: Mapping[str, Line]) -> Direction:
+    """Answer whether flatness carries the effect of size.
 
     Args:
         lines: the interventions by name, with the native trace.
@@ -315,9 +286,9 @@ def carried(lines: Mapping[str, Line], relative: Mapping[str, Line]) -> str:
     """
     able = {name: found for name, found in lines.items() if found.leverage}
     if able and all(found.share[1] > 0.5 for found in able.values()):
-        return "yes"
+        return Direction.SUPPORTED
     for name, found in able.items():
         little = found.share[2] < 0.5 and found.slope[2] < PUBLISHED_SLOPE / 2
         if little and not relative[name].share[1] > 0.5:
-            return "no"
-    return "open"
+            return Direction.AGAINST
+    return Direction.OPEN

@@ -75,10 +75,11 @@ class Cell(NamedTuple):
     def table(self, store: Store) -> pd.DataFrame:
         """The measurements of all trainings, see `COLUMNS`, with the number of the training."""
         language, shape = self.replicate.language, GRAMMAR_SETUP.models[self.model]
-        stage = "descent" if self.algorithm == ADAMW else f"descent: {label(*self.algorithm)}"
+        variant = "" if self.algorithm == ADAMW else label(*self.algorithm)
         about = {
             "language": "grammar", "replicate": self.draw, "model": self.model, "lr": self.lr,
-            "steps": self.steps, "stage": stage if self.steps else "untrained",
+            "steps": self.steps, "stage": (variant or "descent") if self.steps else "untrained",
+            "algorithm": self.algorithm[0], "variant": variant,
             "parameters": shape.parameter_count(language.words, language.max_length),
         }  # fmt: skip
         tables = [store.get(run).assign(training=n, **about) for n, run in enumerate(self.measurements())]

@@ -1,7 +1,7 @@
 """Tables and sentences about the comparisons."""
 
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from itertools import starmap
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,12 @@ from sameloss.runs.measurements import MEASURES
 from sameloss.statistics.prediction import mean_correlation
 from sameloss.studies.names import display_name
 from sameloss.studies.same_loss.claims import (
+    EACH,
     EXPANDED,
+    FLATTER,
     LOG_ODDS,
+    MAIN,
+    OTHER,
     POINTS,
     R_SQUARED,
     RATE_SLOPE,
@@ -21,6 +25,8 @@ from sameloss.studies.same_loss.claims import (
     SLOPE,
     baseline_kl,
 )
+from sameloss.studies.same_loss.experiment import LSTMS
+from sameloss.studies.verdict import Direction, in_words
 
 QUESTIONS = {
     "size": "At equal KL, are larger models better?",
@@ -57,28 +63,22 @@ LANGUAGES["pretrained"] = "generated text"
 def row_name(row: Any) -> str:
     """Return the name of a row of answers: the comparison, and the model if it is of one.
 
-    >>> row_name(pd.Series({"row": "over d24", "model": "d96"}))
+    >>> row_name(pd.Series({"row": "neighbouring sizes", "over": "d24", "treatment": None, "model": "d96"}))
     'd = 24 to d = 96'
-    >>> row_name(pd.Series({"row": "flatter by: sgd-noise, s = 1", "model": "d32"}))
-    'flatter: label noise, s = 1: d = 32'
     """
-    if row.row.startswith("one "):  # of several rows, which differ by the model
-        return display_name(row.model)
-    words = row.row.replace("main", "main comparison", 1)
-    if " by: " in words:  # of treatments
-        verb, _, treatment = words.partition(" by: ")
-        words = f"{verb}: {display_name(treatment)}"
-    name = re.sub(r"\b(d|lstm)\d+\b", lambda model: display_name(model[0]), words)
-    if not isinstance(row.model, str):
-        return name
-    model = display_name(row.model)
-    return f"{name.removeprefix('over ')} to {model}" if name.startswith("over ") else f"{name}: {model}"
+    treatment, over, model = (
+        display_name(name) if isinstance(name, str) else "" for name in (row.treatment, row.over, row.model)
+    )
+    if over:
+        return f"{over} to {model}"
+    compared = {MAIN: "main comparison", EACH: ""}.get(row.row, row.row)
+    return ": ".join(filter(None, (compared, treatment, model)))
 
 
 def checkpoints(table: pd.DataFrame, reading: str = EXPANDED) -> pd.DataFrame:
     """Return one row per checkpoint of a replicate: KL, traces and the tasks' mean accuracy."""
     chosen = table[(table.quantity != "accuracy") | (table.reading == reading)]
-    keys = ["language", "replicate", "model", "parameters", "stage", "lr", "steps"]
+    keys = ["language", "replicate", "model", "parameters", "stage", "variant", "lr", "steps"]
     return chosen.groupby([*keys, "quantity"]).value.mean().unstack("quantity").reset_index()
 
 
@@ -136,38 +136,11 @@ CONDITIONS = {
 """Conditions as sentences name them; the rest keep their names."""
 
 
-def conditions_in_words(note: str) -> str:
-    """Return under which other conditions the direction is the opposite.
-
-    >>> conditions_in_words("against: other learning rate, at the largest common KL")
-    'reversed at the other learning rate and at the largest common KL'
-    """
-    for name, words in CONDITIONS.items():
-        note = note.replace(name, words)
-    return f"reversed {_listed(note.partition(': ')[2].split(', '))}"
-
-
-def _listed(words: Iterable[str]) -> str:
-    """Return words as a list in a sentence.
-
-    >>> _listed(["one"]), _listed(["one", "two", "three"])
-    ('one', 'one, two and three')
-    """
-    *most, last = words
-    return " and ".join(filter(None, [", ".join(most), last]))
-
-
-SIZES = {
-    "smaller": "smaller than published",
-    "larger": "larger than published",
-    "imprecise": "effect size imprecise",
-}
-
-
 def remark(row: pd.Series) -> str:
     """Return what follows a direction: the size or the reason, and which other conditions disagree."""
-    words = [SIZES.get(word, word) for word in (row["size"], row.reason) if isinstance(word, str)]
-    return "; ".join([*words[:1], *([conditions_in_words(row.note)] if isinstance(row.note, str) else [])])
+    *most, last = (CONDITIONS.get(name, name) for name in row.note or [""])
+    turned = f"reversed {' and '.join(filter(None, [', '.join(most), last]))}" if last else ""
+    return "; ".join(filter(None, (row["size"] or row.reason, turned)))
 
 
 def _in_words(answers: pd.DataFrame) -> pd.DataFrame:
@@ -181,13 +154,13 @@ def _in_words(answers: pd.DataFrame) -> pd.DataFrame:
     }
     columns = {name: [write(row) for row in rows] for name, write in writers.items()}
     words = answers.assign(language=answers.language.map(LANGUAGES), **columns)
-    verdicts = zip(words.direction, words["size"], strict=True)
-    return words.assign(verdict=[": ".join(filter(None, verdict)) for verdict in verdicts])
+    verdicts = zip(words.direction.replace("", "not judged"), words["size"], strict=True)
+    return words.assign(verdict=list(starmap(in_words, verdicts)))
 
 
 def findings(answers: pd.DataFrame, questions: Iterable[str] = tuple(QUESTIONS)) -> pd.DataFrame:
     """Return the main answer to each question on each language in words, with the page that has it."""
-    words = _in_words(answers[(answers.row == "main") & answers.question.isin(list(questions))])
+    words = _in_words(answers[(answers.row == MAIN) & answers.question.isin(list(questions))])
     words = words.assign(page=words.question.map(PAGE_OF), question=words.question.map(QUESTIONS))
     return words[["question", "page", "language", "effect", "published", "direction", "size", "verdict"]]
 
@@ -228,7 +201,7 @@ def effects_in_words(rows: pd.DataFrame) -> str:
     effects = []
     for _, row in rows.iterrows():
         where = f" on the {LANGUAGES[row.language]}" if several else ""
-        doubt = " (not testable)" if row.direction == "not testable" else ""
+        doubt = f" ({row.direction})" if row.direction == Direction.NOT_TESTABLE else ""
         effects.append(f"{row_name(row)}{where}: {effect_in_words(row)}{doubt}")
     return "; ".join(effects)
 
@@ -237,23 +210,6 @@ def answer_table(answers: pd.DataFrame, questions: Iterable[str] = tuple(QUESTIO
     """Return the main answers to some questions, one row per question and language."""
     table = findings(answers, questions).rename(columns={"published": "paper"})
     return table[["question", "language", "effect", "paper", "verdict"]]
-
-
-def chance_in_words(answers: pd.DataFrame) -> str:
-    """Return how many intervals exclude no effect, and how many would by chance."""
-    by_interval = answers.direction.isin(["supported", "against", "unclear"]) | _too_wide(answers)
-    judged = answers[by_interval]
-    if judged.empty:
-        return "No comparison is testable."
-    ratio = judged.unit == RATIO
-    favours, opposes = judged.low > ratio, judged.high < ratio  # no effect is a ratio of one, or zero
-    others = ((answers.direction == "not testable") & ~by_interval).sum()
-    return (
-        f"Of {len(judged)} intervals, including those too wide for a verdict, {favours.sum()} lie entirely "
-        f"on the paper's side ({(favours & ratio).sum()} of them on flatness) and {opposes.sum()} on the "
-        f"other, where chance alone would give about {0.025 * len(judged):.2g} each; {others} more are not "
-        "testable. Comparisons share models, and some are parts of others: they are not independent."
-    )
 
 
 def control_table(answers: pd.DataFrame, question: str) -> pd.DataFrame:
@@ -279,7 +235,7 @@ def model_table(table: pd.DataFrame) -> pd.DataFrame:
         ends = descents[descents.steps == descents.steps.max()]
         means = (
             ends.groupby(["parameters", "model"])[["kl", "trace", "as_is", "accuracy"]].mean().reset_index()
-        ).sort_values("model", key=lambda names: names.str.startswith("lstm"), kind="stable")
+        ).sort_values("model", key=lambda names: names.isin(list(LSTMS)), kind="stable")
         own = part[part.stage.eq("descent") & part.lr.eq(main_lr(part)) & part.reading.eq(EXPANDED)]
         best = own[own.steps == own.steps.max()].groupby("model").value.max()
         columns = {
@@ -309,13 +265,13 @@ def algorithm_table(table: pd.DataFrame) -> pd.DataFrame:
 def _ends_by_algorithm(table: pd.DataFrame) -> pd.DataFrame:
     """The last `checkpoints` of the model that several algorithms train, with a column `algorithm`."""
     rows = checkpoints(table)
-    models = rows[rows.stage.str.startswith("descent: ")].model.unique()
+    models = rows[rows.stage == OTHER].model.unique()
     if not len(models):
         raise ParameterError("This preset trains no algorithm beside AdamW; choose laptop or workstation.")
     lr = rows.language.map({name: main_lr(part) for name, part in table.groupby("language")})
-    ends = rows[(rows.model == models[0]) & (rows.lr == lr) & rows.stage.str.startswith("descent")]
+    ends = rows[(rows.model == models[0]) & (rows.lr == lr) & rows.stage.isin(["descent", OTHER])]
     ends = ends[ends.steps == ends.steps.max()]
-    return ends.assign(algorithm=ends.stage.str.removeprefix("descent: ").replace("descent", "adamw"))
+    return ends.assign(algorithm=ends.variant.replace("", "adamw"))
 
 
 def predictor_table(table: pd.DataFrame) -> pd.DataFrame:
@@ -343,193 +299,6 @@ def predictor_table(table: pd.DataFrame) -> pd.DataFrame:
 
 # Sentences: what a page found, and the titles of figures.
 
-STATEMENTS = {
-    "size": "larger models are more accurate at equal KL",
-    "steps": "more steps at equal KL make models more accurate",
-    "flatness by size": "larger models are flatter at equal KL",
-    "flatness by steps": "more steps at equal KL make models flatter",
-    "flatness as a cause": "a model that is made flatter becomes more accurate",
-    "lookup": "after its longest training even the least accurate size beats a lookup table of optimal loss",
-    "adversary": "AdamW's models are more accurate than an adversary's at equal KL",
-    "flatness by adversary": "AdamW's models are flatter than an adversary's at equal KL",
-    "flatness by regularisers": "SAM finds flatter models at equal KL",
-    "accuracy by regularisers": "SAM finds more accurate models at equal KL",
-    "mask rate": "masking 15 % of the tokens instead of one changes accuracy by less than two points",
-}
-"""What *supported* means, by question."""
-
-OPPOSITES = {
-    "size": "larger models are less accurate at equal KL",
-    "steps": "more steps at equal KL make models less accurate",
-    "flatness by size": "larger models are sharper at equal KL",
-    "flatness by steps": "more steps at equal KL make models sharper",
-    "flatness as a cause": "a model that is made flatter becomes less accurate",
-    "lookup": "the least accurate size falls below a lookup table of optimal loss",
-    "adversary": "AdamW's models are less accurate than an adversary's at equal KL",
-    "flatness by adversary": "AdamW's models are sharper than an adversary's at equal KL",
-    "flatness by regularisers": "SAM finds sharper models at equal KL",
-    "accuracy by regularisers": "SAM finds less accurate models at equal KL",
-    "mask rate": "masking 15 % of the tokens instead of one changes accuracy by more than two points",
-}
-"""What *against* means, by question."""
-
-
-APART = "one (size|regulariser|model)|main, log-odds|AdamW at|after the shortest|plateau$|cooled$"
-"""Rows that are parts of others, or of another statement than the main one."""
-
-
-def _effects(rows: pd.DataFrame) -> str:
-    """Return effects without their number of draws, under which conditions, and why they are not testable."""
-    written = []
-    for _, row in rows.iterrows():
-        paper = "" if pd.isna(row.published) else f"; paper: {published_in_words(row)}"
-        words = [re.sub(r"; \d+ draws", paper, effect_in_words(row))]
-        words += [row_name(row)] if row.row != "main" else []
-        words += [f"{row.unlearnt:.0f} % unlearnt"] if np.isfinite(row.unlearnt) else []
-        words += [conditions_in_words(row.note)] if isinstance(row.note, str) else []
-        reason = f" (not testable: {row.reason})" if isinstance(row.reason, str) else ""
-        written.append(", ".join(words) + reason)
-    return "; ".join(written)
-
-
-def _sentences(
-    rows: pd.DataFrame, statements: dict[str, str], write: Callable[[pd.DataFrame], str] = _effects
-) -> list[str]:
-    """Return one sentence per question: a statement, and what is written of each language."""
-    sentences = []
-    for question, part in rows.groupby("question", sort=False):
-        statement = statements[str(question)]
-        by_language = "; ".join(
-            f"on the {LANGUAGES[str(name)]} {write(of_language)}"
-            for name, of_language in part.groupby("language", sort=False)
-        )
-        sentences.append(f"{statement[0].upper()}{statement[1:]}: {by_language}.")
-    return sentences
-
-
-def _counts(rows: pd.DataFrame) -> str:
-    """Return how many comparisons have each direction, and the range of the estimates on either side."""
-    written, unit = [], rows.unit.iloc[0]
-    sign = ".2f" if unit == RATIO else "+.1f"
-    for direction in ("supported", "against", "unclear", "not testable"):
-        estimates = rows["mean"][rows.direction == direction]
-        ends = " to ".join(dict.fromkeys(f"{end:{sign}}" for end in (estimates.min(), estimates.max())))
-        decided = direction in ("supported", "against")
-        around = f" ({ends} {UNITS.get(unit, unit)})" if decided else ""
-        written += [f"{len(estimates)} {direction}{around}"] if len(estimates) else []
-    return ", ".join(written)
-
-
-def conclusion(answers: pd.DataFrame, questions: Iterable[str] = tuple(STATEMENTS)) -> str:
-    """Return what holds, what does not, what is undecided and how sure that is, as Markdown.
-
-    Args:
-        answers: of all questions.
-        questions: which are meant; those that are not judged are left out.
-
-    """
-    questions = [question for question in questions if question in STATEMENTS]
-    answers = answers[answers.question.isin(questions)]
-    of_main = answers.unlearnt.where(answers.row == "main").groupby([answers.question, answers.language])
-    differs = (answers.row == "main") | (answers.unlearnt != of_main.transform("first"))
-    answers = answers.assign(unlearnt=answers.unlearnt.where(differs))
-    main, controls = answers[answers.row == "main"], answers[answers.row != "main"]
-    undecided = main[~main.direction.isin(["supported", "against"])]
-    whether = {question: f"whether {statement}" for question, statement in STATEMENTS.items()}
-    apart = controls.row.str.match(APART) | (controls.direction == "not judged")
-    others = controls[~apart]
-    testable = (others.direction != "not testable").groupby([others.question, others.language])
-    nearest = controls[controls.row.str.startswith("over ")].drop_duplicates(
-        ["question", "language"], keep="last"
-    )
-    between = {
-        "size": "the two largest sizes, nearest to the lowest loss",
-        "flatness by size": "flatness of the two largest sizes",
-    }
-    untrained = controls[(controls.row == "untrained") & (controls.low > 0)].assign(row="main")
-    items = {
-        "Holds": _sentences(main[main.direction == "supported"], STATEMENTS),
-        "Does not hold": _sentences(main[main.direction == "against"], OPPOSITES),
-        "Undecided": _sentences(undecided, whether),
-        "Other comparisons, with the range of their estimates": _sentences(
-            others[testable.transform("any")], whether, _counts
-        ),
-        "More on size": [
-            *filter(None, (controls_in_words(answers, language) for language in answers.language.unique())),
-            *_sentences(nearest, between),
-            *_sentences(untrained, {"size": "even untrained, larger models are more accurate"}),
-        ],
-    }
-    absent = [name for name in questions if name not in set(main.question)]
-    statements = "; ".join(whether[name] for name in absent)
-    items["Undecided"] += [f"No models here can say: {statements}."] if absent else []
-    written = ["\n- ".join([f"**{label}.**", *sentences]) for label, sentences in items.items() if sentences]
-    if main.empty:
-        return "\n\n".join(written)
-    directed = pd.concat([main, others]).query("question != 'mask rate'")  # whose claim is no effect
-    draws = main.groupby("language", sort=False).replicates.max().astype(int).items()
-    rests = (f"at most {n} draw{'s' * (n != 1)} of the {LANGUAGES[str(name)]}" for name, n in draws)
-    sure = [
-        f"**How sure.** This rests on {_listed(rests)}.",
-        chance_in_words(directed) if len(directed) else "",
-        _without_correction(undecided),
-    ]
-    return "\n\n".join(filter(None, [_main_claim(main), *written, " ".join(filter(None, sure))]))
-
-
-def _main_claim(main: pd.DataFrame) -> str:
-    """Return on which languages larger models are more accurate; empty if that was not asked."""
-    verdicts = main[main.question == "size"].set_index("language").direction
-    verdicts = verdicts.map({"supported": "holds", "against": "does not hold"}).fillna("is undecided")
-    where = [
-        f"{verdict} on {_listed(f'the {LANGUAGES[name]}' for name in languages)}"
-        for verdict, languages in verdicts.groupby(verdicts, sort=False).groups.items()
-    ]
-    claim = (
-        f"**The paper's main claim**, that {STATEMENTS['size']}, read by equally many features at the "
-        f"smallest KL in common, {' and '.join(where)}."
-    )
-    return claim if where else ""
-
-
-def _too_wide(answers: pd.DataFrame) -> pd.Series:
-    """Whether an interval is why a row is not testable."""
-    return answers.reason.fillna("").str.startswith("the interval")
-
-
-def _without_correction(undecided: pd.DataFrame) -> str:
-    """Return which main intervals would exclude no effect if they were not widened for their number."""
-    by_interval = (undecided.direction == "unclear") | _too_wide(undecided)
-    alone = by_interval & (undecided.p < 0.05) & (undecided.question != "mask rate")
-    names = [
-        f"{(OPPOSITES if row['mean'] < (row.unit == RATIO) else STATEMENTS)[row.question]} "
-        f"({LANGUAGES[row.language]})"
-        for _, row in undecided[alone].iterrows()
-    ]
-    return f"Without Holm's correction these would be decided as well: {'; '.join(names)}." if names else ""
-
-
-def controls_in_words(answers: pd.DataFrame, language: str) -> str:
-    """Return what the controls leave of the effect of size on a language; empty where it is not testable."""
-    rows = answers[(answers.question == "size") & (answers.unit == POINTS) & (answers.language == language)]
-    testable = (rows.direction != "not testable") | _too_wide(rows)
-    mean = rows[testable & rows["mean"].notna()].drop_duplicates("row").set_index("row")["mean"]
-    filled = mean.filter(regex="^expanded to ")
-    if filled.empty or not {"main", "features as they are", "untrained"} <= set(mean.index):
-        return ""
-    own, alike = mean["features as they are"], filled.iloc[0]
-    share = f" ({100 * (1 - alike / own):.0f} % less)" if 0 < alike < own else ""
-    share = " (the gain is one of the probe's capacity)" if alike <= 0 < own else share
-    labels = [f"{mean[row]:+.1f} with {row}" for row in mean.index if row.endswith(" labels")]
-    tuned = f"; after fine-tuning it is {mean['fine-tuned']:+.1f}" if "fine-tuned" in mean else ""
-    return (
-        f"On the {LANGUAGES[language]} the lead of the largest model over the smallest is {own:+.1f} points "
-        f"with each model's own features and {alike:+.1f}{share} with random features added to the "
-        f"smallest's, as many in all. With equally many for all it is {mean['main']:+.1f}"
-        + (f" ({', '.join(labels)})" if labels else "")
-        + f", and {mean['untrained']:+.1f} between untrained models{tuned}."
-    )
-
 
 def pretrained_in_words(record: pd.DataFrame) -> str:
     """Say how much there is to learn in the sentences of a pre-trained model, and how much was learnt."""
@@ -550,7 +319,7 @@ def pretrained_in_words(record: pd.DataFrame) -> str:
 
 def main_answer(answers: pd.DataFrame, question: str) -> Any:
     """Return the first computed main answer to a question; None if there is none."""
-    rows = answers[(answers.question == question) & (answers.row == "main") & answers["mean"].notna()]
+    rows = answers[(answers.question == question) & (answers.row == MAIN) & answers["mean"].notna()]
     return None if rows.empty else rows.iloc[0]
 
 
@@ -593,7 +362,7 @@ def _doubt(row: Any) -> str:
 
 def _why_not(answers: pd.DataFrame, question: str) -> str:
     """Title of a figure whose comparison could not be made."""
-    reasons = answers[(answers.question == question) & (answers.row == "main")].reason.dropna()
+    reasons = answers[(answers.question == question) & (answers.row == MAIN)].reason.dropna()
     return f"Nothing can be compared here: {[*reasons, 'these runs have no pair of models'][0]}."
 
 
@@ -641,9 +410,7 @@ def rate_finding(answers: pd.DataFrame, table: pd.DataFrame) -> str:
         return "These runs have one learning rate."
     main = main_answer(answers, "flatness by rate")
     where = _where(main, answers, "at equal size and KL")
-    of_sizes = answers.query(
-        "row == 'one size' and question == @main.question and language == @main.language"
-    )
+    of_sizes = answers.query("row == @EACH and question == @main.question and language == @main.language")
     ends = sorted(factor[0] ** -of_sizes["mean"].dropna())
     spread = f" ({ends[0]:.1f} to {ends[-1]:.1f} by size)" if len(ends) > 1 else ""
     change = f"dividing the learning rate by {factor[0]:g} multiplies the trace by {factor[1]:.1f}"
@@ -714,7 +481,7 @@ def treatment_finding(answers: pd.DataFrame) -> str:
     """Return how far treatments of one model move its trace, and what that does to accuracy."""
     if (main := main_answer(answers, "flatness as a cause")) is None:
         return "These runs have no model that was made flatter or sharper."
-    flatter = answers[answers.row.str.startswith("flatter by: ") & (answers.language == main.language)]
+    flatter = answers[(answers.row == FLATTER) & (answers.language == main.language)]
     most = float(np.exp(np.log(flatter["mean"]).abs().max()))
     return (
         f"{_where(main, answers, 'treatments')} change the trace up to {most:.1f}-fold; each 2.7-fold drop "
