@@ -522,8 +522,8 @@ from sameloss.book.chapter import beside_the_paper
 verdicts = beside_the_paper(page)
 
 # %% [markdown]
-# A claim about every network is about the smallest of their effects: it is confirmed if the interval of each one lies above zero, contradicted if that of any one lies below it after
-# correction for their number. *Negligible* is an effect whose sign is not decided and whose 90 % interval lies within ±0.25.
+# A claim about every network is about the smallest of their effects: it is supported if the interval of each one lies above zero, and the verdict is against it if that of any one lies below zero after
+# correction for their number. *Negligible* is an effect whose direction is open and whose 90 % interval lies within ±0.25.
 #
 # Claims have 95 % each. With one correction for the number of claims that the record can judge:
 
@@ -535,10 +535,10 @@ judged = verdict_table(TOPICS, recorded).dropna(subset="low").set_index("id")
 effects = {claim.id: claim.effect for topic in TOPICS for claim in topic.claims}
 wide = pd.Series({id: effects[id](recorded, level=1 - (1 - LEVEL) / len(judged)) for id in judged.index})
 plain = [f"{effects[id](recorded):.2f}" for id in judged.index]
-render(judged[["claim", "verdict"]].assign(effect=plain, corrected=wide.map("{:.2f}".format)))
+render(judged[["claim", "direction"]].assign(effect=plain, corrected=wide.map("{:.2f}".format)))
 
 # %%
-decided = judged.verdict.isin(["direction confirmed", "contradicted"])
+decided = judged.direction.isin(["supported", "against"])
 stays = decided & wide.map(lambda interval: not interval.low <= 0 <= interval.high)
 say(f"Of {decided.sum()} claims whose direction is decided, {stays.sum()} stay so. The bound, judged:")
 

@@ -449,19 +449,19 @@ render(TABLE_B_1.rename(columns="σ = {:g}".format).assign(**kept).reset_index()
 
 # %%
 from sameloss.studies.local_signal_images.claims import TOPICS
-from sameloss.studies.verdict import Verdict, verdict_table
+from sameloss.studies.verdict import Direction, verdict_table
 
 record = page.recorded("laptop-long")
 raw, raw_kernel = (record.kept(of).mean() for of in (Model.NETWORK, record.kernel))
 above, above_kernel = (record.kept(of, above_chance=True).mean() for of in (Model.NETWORK, record.kernel))
 judged = verdict_table(TOPICS, record)
-against = judged.claim[judged.verdict == Verdict.CONTRADICTED]
+against = judged.claim[judged.direction == Direction.AGAINST]
 claims = "".join(f"\n- {claim}" for claim in against)
 say(f"""
 **Found.** Over the recorded seeds, at a {record.places[0][0]}, the network keeps {raw:.0f} % of its accuracy under noise and
 its kernel {raw_kernel:.0f} %; above chance {above:.0f} and {above_kernel:.0f} %.
 
-**Not found.** The record contradicts {len(against)} of {len(judged)} predictions.
+**Not found.** The record speaks against {len(against)} of {len(judged)} predictions.
 {claims}
 """)
 
