@@ -142,13 +142,13 @@ for ax in figures.by_language(measured, figures.accuracy_against_kl):
 # %% mystnb={"figure": {"caption": "Accuracy of the largest model minus that of the smallest (unless a row names other models), at equal KL, with 95 % intervals over replicates: the main comparison (whose interval is widened by Holm's correction), then all other comparisons, those of untrained models included; a row without an interval was not measured on that language. Dashed: no effect; dotted: the published effect.", "name": "fig-size-controls"}, "image": {"alt": "Intervals of the size effect, one row per comparison."}}
 from sameloss.studies.same_loss.claims import EXACT_LABELS, POINTS
 
-finding(tables.size_finding(answers, "features as they are"))
+finding(tables.size_finding(answers, "with features as they are"))
 of_size = answers[(answers.question == "size") & (answers.unit == POINTS)]
 figures.effects_by_language(of_size)
 
 # %%
 OTHER_READINGS = (
-    "features as they are",
+    "with features as they are",
     "expanded to 384",  # the smaller model's features, with random ones beside them
     "expanded to 768",
     "projected to 96",

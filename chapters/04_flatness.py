@@ -320,7 +320,7 @@ for ax in figures.by_language(measured, figures.trace_against_kl):
 # the rate beside it.
 
 # %% mystnb={"figure": {"caption": "Trace of the smallest model divided by that of the largest, at equal KL (except cooled models, whose KLs differ), with 95 % intervals over replicates (that of the main comparison is widened by Holm's correction). Above one, the larger model is flatter; a row without an interval was not measured on that language. Green: supports the paper; red: against it; grey: undecided.", "name": "fig-trace-size"}, "image": {"alt": "Intervals of the ratio of traces, one row per comparison."}}
-finding(tables.trace_finding(answers, measured, "learning rate ∝ 1/d"))
+finding(tables.trace_finding(answers, measured, "with a learning rate that falls as 1/d"))
 figures.effects_by_language(answers[(answers.question == "flatness by size") & (answers.unit == RATIO)])
 
 # %%

@@ -414,11 +414,11 @@ def _under_other_conditions(m: Measurements, quantity: Quantity) -> Iterator[Row
     if {m.small, m.large} <= set(m.trained("cooled")):
         cooled = [Model(name, "cooled", steps=m.plateau[-1]) for name in (m.small, m.large)]
         yield _checkpoints_compared(m, "with label noise, cooled", cooled, quantity, condition=True)
-    rates = [("other learning rate", lr, lr) for lr in m.lrs if lr != m.lr]
+    rates = [("at the other learning rate", lr, lr) for lr in m.lrs if lr != m.lr]
     if rates:
-        rates.append(("learning rate ∝ 1/d", m.lrs[0], m.lrs[-1]))
+        rates.append(("with a learning rate that falls as 1/d", m.lrs[0], m.lrs[-1]))
         best = _best_lr(m, m.small), _best_lr(m, m.large)
-        rates += [("best learning rate of each", *best)] if best != (m.lr, m.lr) else []
+        rates += [("at the best learning rate of each size", *best)] if best != (m.lr, m.lr) else []
     for name, low, high in rates:
         pair = Model(m.small, lr=low), Model(m.large, lr=high)
         yield _compared(m, name, pair, quantity, condition=True)
@@ -450,7 +450,7 @@ def _no_better_than_tokens(m: Measurements) -> str:
 
 # The questions.
 
-NAMES = {FEATURES: "features as they are", f"{EXPANDED}, unseen": "unseen test sentences"}
+NAMES = {FEATURES: "with features as they are", f"{EXPANDED}, unseen": "unseen test sentences"}
 """Display names of some readings; the rest keep theirs."""
 
 

@@ -127,18 +127,9 @@ def published_in_words(row: pd.Series) -> str:
     return f"{row.published:.2f}" if row.unit == RATIO else f"{row.published:+.1f}"
 
 
-CONDITIONS = {
-    "with label noise, cooled": "with label noise",
-    "other learning rate": "at the other learning rate",
-    "learning rate ∝ 1/d": "with a learning rate that falls as 1/d",
-    "best learning rate of each": "at the best learning rate of each size",
-}
-"""Conditions as sentences name them; the rest keep their names."""
-
-
 def remark(row: pd.Series) -> str:
     """Return what follows a direction: the size or the reason, and which other conditions disagree."""
-    *most, last = (CONDITIONS.get(name, name) for name in row.note or [""])
+    *most, last = row.note or [""]
     turned = f"reversed {' and '.join(filter(None, [', '.join(most), last]))}" if last else ""
     return "; ".join(filter(None, (row["size"] or row.reason, turned)))
 
@@ -372,7 +363,6 @@ def size_finding(answers: pd.DataFrame, control: str = "") -> str:
         return _why_not(answers, "size")
     chosen = answers[(answers.question == "size") & (answers.language == main.language)]
     own = chosen[(chosen.row == control) & chosen["mean"].notna()]
-    control = control if control.startswith("at ") else f"with {control}"
     more = "".join(f"; {control}, {points_in_words(x['mean'])}{_doubt(x)}" for _, x in own[:1].iterrows())
     more = more.replace(" more accurate", " more").replace(" less accurate", " less")
     gain = f"the largest model is {points_in_words(main['mean'], 'the smallest')}"
@@ -425,7 +415,7 @@ def trace_finding(answers: pd.DataFrame, table: pd.DataFrame, control: str = "")
     own = chosen[chosen.row == control]["mean"].dropna()
     more = ""
     if len(own):
-        more = f"; {CONDITIONS.get(control, control)}, {own.iloc[0]:.2f} times"
+        more = f"; {control}, {own.iloc[0]:.2f} times"
     elif not control and (factor := rate_factor(answers, table)):
         more = f"; dividing the learning rate by {factor[0]:g} multiplies traces by {factor[1]:.1f}"
     ratio = f"the smallest model's trace is {main['mean']:.2f} times the largest's"
