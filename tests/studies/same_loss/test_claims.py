@@ -26,7 +26,7 @@ from sameloss.studies.same_loss.tables import (
     steps_finding,
     trace_finding,
 )
-from sameloss.studies.verdict import chance_in_words
+from sameloss.studies.verdict import Direction, Size, chance_in_words
 
 WIDTHS = (24, 32, 48, 64, 96)
 STEPS = (312, 625, 1250, 2500)
@@ -215,6 +215,14 @@ def test_a_ceiling_hides_what_more_steps_do():
     assert (
         ask(planted(level=99.0), "steps").reason == "the model compared with leaves only 1.0 points to gain"
     )
+
+
+def test_all_verdicts_have_the_words_of_the_one_judge():
+    rows = answers(planted(size=3.0))
+    assert set(rows.direction[rows.judged]) <= {*Direction}
+    assert set(rows["size"]) <= {*Size, ""}
+    assert (rows.direction.eq("") == ~rows.judged).all()
+    assert (rows.reason.ne("") == rows.direction.eq(Direction.NOT_TESTABLE)).all()
 
 
 def test_a_wide_interval_around_zero_is_not_judged():

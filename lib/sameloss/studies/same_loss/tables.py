@@ -1,7 +1,6 @@
 """Tables and sentences about the comparisons."""
 
 from collections.abc import Iterable
-from itertools import starmap
 from typing import Any
 
 import numpy as np
@@ -65,6 +64,8 @@ def row_name(row: Any) -> str:
 
     >>> row_name(pd.Series({"row": "neighbouring sizes", "over": "d24", "treatment": None, "model": "d96"}))
     'd = 24 to d = 96'
+    >>> row_name(pd.Series({"row": FLATTER, "over": None, "treatment": "sgd-noise, s = 1", "model": "d32"}))
+    'flatter: label noise, s = 1: d = 32'
     """
     treatment, over, model = (
         display_name(name) if isinstance(name, str) else "" for name in (row.treatment, row.over, row.model)
@@ -144,9 +145,9 @@ def _in_words(answers: pd.DataFrame) -> pd.DataFrame:
         "size": remark,
     }
     columns = {name: [write(row) for row in rows] for name, write in writers.items()}
-    words = answers.assign(language=answers.language.map(LANGUAGES), **columns)
-    verdicts = zip(words.direction.replace("", "not judged"), words["size"], strict=True)
-    return words.assign(verdict=list(starmap(in_words, verdicts)))
+    directions = answers.direction.replace("", "not judged")
+    words = answers.assign(language=answers.language.map(LANGUAGES), direction=directions, **columns)
+    return words.assign(verdict=list(map(in_words, directions, words["size"])))
 
 
 def findings(answers: pd.DataFrame, questions: Iterable[str] = tuple(QUESTIONS)) -> pd.DataFrame:
