@@ -36,7 +36,7 @@ import pandas as pd
 from sameloss.book.chapter import finding, say
 from sameloss.book.pages import open_page
 from sameloss.book.part_one import recorded_answers, recorded_measurements
-from sameloss.statistics.intervals import paired
+from sameloss.statistics.intervals import seed_interval
 from sameloss.studies import drawing
 from sameloss.studies.same_loss import figures, tables
 from sameloss.studies.same_loss.saturated import (
@@ -57,7 +57,7 @@ SIZES = {"d = 24": SMALL, "d = 96": LARGE}
 
 def lead(of, sign=1):
     """The larger model's mean lead at equal loss, with its interval."""
-    return paired(sign * leads(confirmed, SMALL, LARGE, of).lead.to_numpy())
+    return seed_interval(sign * leads(confirmed, SMALL, LARGE, of).lead.to_numpy())
 
 
 # %% [markdown]
@@ -70,7 +70,7 @@ def lead(of, sign=1):
 # %% mystnb={"figure": {"caption": "Accuracy of linear probes that read hidden symbols of the grammar off the models' own features, against KL in per cent of that of a bag of words: one line per grammar and size (width d), one point per complete training. Large points: means at 3 %. Sixteen grammars.", "name": "fig-argument-loss"}, "image": {"alt": "At every KL the models of width 96 are more accurate than those of width 24."}}
 own = lead(OWN)
 finding(
-    f"At equal loss the larger model is {own.mean:.1f} points more accurate ({own.low:.1f} to {own.high:.1f})."
+    f"At equal loss the larger model is {own.value:.1f} points more accurate ({own.low:.1f} to {own.high:.1f})."
 )
 (ax,) = drawing.panels(1, width=6.5)
 for at, (name, arm) in enumerate(SIZES.items()):
@@ -91,8 +91,8 @@ drawing.legend(ax)
 # %%
 equal, tuned = lead(CAPACITY), lead(TUNED)
 say(
-    f"Part of the lead is the probe's, which has more numbers to read in a wider model: with equally many features it is {equal.mean:.1f} points ({equal.low:.1f} to {equal.high:.1f}), and "
-    f"{tuned.mean:.1f} ({tuned.low:.1f} to {tuned.high:.1f}) when whole models are fine-tuned ([2](02_confirmation.ipynb)). **Move the line** to compare at another loss:"
+    f"Part of the lead is the probe's, which has more numbers to read in a wider model: with equally many features it is {equal.value:.1f} points ({equal.low:.1f} to {equal.high:.1f}), and "
+    f"{tuned.value:.1f} ({tuned.low:.1f} to {tuned.high:.1f}) when whole models are fine-tuned ([2](02_confirmation.ipynb)). **Move the line** to compare at another loss:"
 )
 
 # %% tags=["hide-input"]
@@ -112,7 +112,7 @@ movable_accuracy(
 #    \bigl\lVert\nabla_\theta \log\,[f_\theta(x_{-t})]_{\hat y}\bigr\rVert^2 . $$
 
 # %% mystnb={"figure": {"caption": "Accuracy against the trace at 3 % of the bag of words' KL: both sizes of each grammar, joined. To the left is flatter.", "name": "fig-argument-trace"}, "image": {"alt": "In each grammar the point of the larger model lies above and a little to the left of that of the smaller one."}}
-flatter = np.exp(lead("log trace", -1)[:3])
+flatter = np.exp(lead("log trace", -1))
 finding(
     f"At equal loss the smaller model's trace is {flatter[0]:.2f} times the larger one's ({flatter[1]:.2f} to {flatter[2]:.2f})."
 )

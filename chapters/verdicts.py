@@ -114,41 +114,40 @@ PAPER = {"size": f"{saturated.PUBLISHED:+.1f}", "trace": f"{(2.68 / 1.54) ** (3.
 
 def points(effect, digits=1):
     """An effect in points, with its interval."""
-    mean, low, high = effect[["mean", "low", "high"]] if isinstance(effect, pd.Series) else effect[:3]
+    mean, low, high = effect[["mean", "low", "high"]] if isinstance(effect, pd.Series) else effect
     return f"{mean:+.{digits}f} points ({low:.{digits}f} to {high:.{digits}f})".replace("-", "−")
 
 
 def word(question):
-    """The direction, or that the effect is smaller than published where it has none."""
-    row = main.loc[question]
-    undecided = row.direction not in ("supported", "against")
-    return "smaller than published" if undecided and row["size"] == "smaller" else row.direction
+    """The badge of the first edition's answer to a question."""
+    return verdict_table.badge(main.loc[question].direction, main.loc[question]["size"] or "")
 
 
 # %% tags=["remove-cell"]
 sharper = main.loc["flatness by adversary", "mean"]
+lost = -main.loc["adversary", ["mean", "high", "low"]].set_axis(["mean", "low", "high"])
+badge = verdict_table.badge
 front = [
-    ("larger is more accurate", "02_confirmation", DIRECTIONS[own.direction], points(own.effect), PAPER["size"]),
+    ("larger is more accurate", "02_confirmation", badge(own.verdict.direction), points(own.effect), PAPER["size"]),
     (
-        "… read by equally many features", "02_confirmation", DIRECTIONS[equal.direction],
+        "… read by equally many features", "02_confirmation", badge(equal.verdict.direction),
         f"{points(equal.effect)}; fine-tuned {points(tuned.effect)}", "",
     ),
-    ("larger is flatter, at one learning rate", "04_flatness", rows[-1]["direction"], rows[-1]["effect"], PAPER["trace"]),
+    ("larger is flatter, at one learning rate", "04_flatness", badge(rows[-1]["direction"]), rows[-1]["effect"], PAPER["trace"]),
     ("longer is more accurate", "02_existence", word("steps"), points(main.loc["steps"]), "+1.6"),
     (
         "<em>made</em> flatter is more accurate", "a4_algorithms", word("flatness as a cause"),
         f"{points(main.loc['flatness as a cause'], 2)} for each factor <em>e</em> of the trace", "+12.8 between sizes",
     ),
     (
-        "adversarial training hurts", "a4_algorithms", word("adversary"),
-        f"{points(-main.loc['adversary', ['mean', 'high', 'low']].set_axis(['mean', 'low', 'high']))}, but its models are no sharper ({sharper:.2f} times the trace)",
-        "−6.9; 2.4 times sharper",
+        "adversarial training hurts", "a4_algorithms", badge(main.loc["adversary"].direction),
+        f"{points(lost)}, but its models are no sharper ({sharper:.2f} times the trace)", "−6.9; 2.4 times sharper",
     ),
 ]  # fmt: skip
 cells = "".join(
-    f'<tr><th scope="row"><a href="chapters/{there}.html">{claim}</a></th><td data-label="we find">{verdict_table.badge(direction)} {found}</td>'
+    f'<tr><th scope="row"><a href="chapters/{there}.html">{claim}</a></th><td data-label="we find">{verdict} {found}</td>'
     f'<td data-label="paper, scaled">{paper or "–"}</td></tr>'
-    for claim, there, direction, found, paper in front
+    for claim, there, verdict, found, paper in front
 )
 heads = "".join(
     f'<th scope="col">{head}</th>' for head in ("at equal loss", "we find (95 %)", "paper, scaled")
@@ -173,7 +172,7 @@ glue(
 # %% tags=["remove-input"]
 from sameloss.book.chapter import render
 
-HTML(verdict_table.findings(tables.findings(answers[answers.direction != "not judged"])))
+HTML(verdict_table.findings(tables.findings(answers[answers.judged])))
 
 # %%
 say(chance_in_words(answers[answers.question != "mask rate"]))  # whose claim is no effect
