@@ -15,8 +15,16 @@
 # of the Hessian of that loss decreases with size and with the number of steps, and flatter models are more accurate
 # downstream ($r^2 = 0.92$ across sizes on the PCFG).
 #
-# **What you will see**: the traces of the models of [2b Existence](02_existence.ipynb), compared at equal KL *and equal learning rate*; the
-# effect of the learning rate alone on the trace; and how accuracy varies with the trace.
+# **The idea.** At saturation the Hessian of the loss is the Fisher information (Lemma 3.2), whose trace is an expected squared norm
+# of gradients, with labels $\hat y$ drawn from the model (Appendix B):
+#
+# $$ \mathrm{Tr}\,\nabla^2 L(\theta) = \mathbb E_{t,\,x_{-t}}\;\mathbb E_{\hat y\sim f_\theta(x_{-t})}
+#    \bigl\lVert\nabla_\theta \log\,[f_\theta(x_{-t})]_{\hat y}\bigr\rVert^2 . $$
+#
+# **By hand.** A model that ignores its input and has one parameter per word, $f = \mathrm{softmax}(b)$, has the Hessian
+# $\mathrm{diag}(f) - f f^\top$, whose trace is $1 - \sum_y f_y^2$. For $f = (0.5, 0.3, 0.2)$ this is $1 - 0.38 = 0.62$.
+#
+# **Prediction.** The paper's ratio of traces between its smallest and its largest model, 1.74, is 1.31 in proportion to our sizes, *d* = 24 and 96.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, workstation, pretrained, gpu-hour, gpu, paper
@@ -40,6 +48,86 @@ workers: int = None  # runs at once; None: one per core
 processes: int = None  # that share one training, each on a core or GPU of its own
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
+
+# %% [markdown]
+# ## Is the larger model flatter near the lowest loss?
+#
+# On the sixteen grammars of [2 Same loss, better downstream?](02_confirmation.ipynb), at equal KL and learning rate:
+
+# %% mystnb={"code_prompt_show": "What is compared"} tags=["hide-input"]
+import numpy as np
+import pandas as pd
+
+from sameloss.book.chapter import finding, render, say
+from sameloss.book.pages import open_page
+from sameloss.statistics.intervals import Interval, seed_interval
+from sameloss.studies import drawing
+from sameloss.studies.same_loss.saturated import (
+    LARGE,
+    OWN,
+    PUBLISHED_SLOPE,
+    SMALL,
+    TRACES,
+    leads,
+)
+from sameloss.studies.verdict import Direction, judge
+
+drawing.use_style()
+confirmed, _ = open_page("02_confirmation").recorded("workstation")
+PUBLISHED_RATIO = (2.68 / 1.54) ** (3.90 / 8.0)
+
+
+def flatter(kl, of):
+    """How many times larger the small model's trace is at a KL, over the draws in which both sizes reach it."""
+    found = leads(confirmed, SMALL, LARGE, of, kl)
+    return Interval(*np.exp(seed_interval(-found.lead[np.isclose(found.kl, kl)])))
+
+
+# %% mystnb={"figure": {"caption": "Trace of d = 24 divided by that of d = 96 at equal KL, geometric means over sixteen draws with 95 % intervals: the Fisher trace, and the trace relative to squared weights, which does not change when a tensor is rescaled. Above one the larger model is flatter; dotted: the published ratio in proportion to our sizes.", "name": "fig-trace-saturated"}, "image": {"alt": "Ratio of traces against KL with intervals, native and relative."}}
+KLS = (12.0, 6.0, 4.0, 3.0, 2.0)
+from_to = [flatter(kl, "log trace").value for kl in (KLS[0], KLS[-1])]
+finding(
+    f"At equal KL the smaller model's trace is {from_to[0]:.1f} times the larger one's at {KLS[0]:.0f} % and {from_to[1]:.1f} times at {KLS[-1]:.0f} %."
+)
+ax = drawing.panels(1, width=5.5)[0]
+for at, (of, name) in enumerate(zip(TRACES, ("trace", "relative trace"), strict=True)):
+    drawing.interval_line(ax, np.array(KLS) * 1.03**at, [flatter(kl, of) for kl in KLS], at, name)
+ax.axhline(1, color="0.35", ls="--", lw=1)
+ax.axhline(PUBLISHED_RATIO, color="0.35", ls=":", lw=1)
+ax.set(
+    xscale="log",
+    xlabel="KL (% of the bag of words')",
+    ylabel="trace of d = 24 / trace of d = 96",
+)
+drawing.plain_log_axis(ax.xaxis, pd.Series(KLS))
+ax.invert_xaxis()
+drawing.label_ends(ax)
+
+# %%
+native, relative = (flatter(3.0, of) for of in TRACES)
+lead = leads(confirmed, SMALL, LARGE, OWN).lead.mean()
+carried = PUBLISHED_SLOPE * np.log(native.value)
+direction, of_relative = (judge(Interval(*np.log(ratio))).direction for ratio in (native, relative))
+verdict = {
+    Direction.SUPPORTED: "is flatter",
+    Direction.AGAINST: "is sharper",
+    Direction.OPEN: "is not shown to be flatter",
+}[direction]
+rates = "other rates of the protocol have not been run"
+answer = (
+    f"At 3 % of the bag of words' KL the trace of *d* = 24 is {native:.2f} times that of *d* = 96: the larger model {verdict} at the rate of 0.005 ({rates}). "
+    f"Relative to squared weights the ratio is {relative:.2f}{'' if of_relative == direction else ', which does not say the same'}. "
+    f"The larger model leads by {lead:.1f} points there. At the slope between the paper's sizes, {PUBLISHED_SLOPE:.1f} points for each factor *e* of trace, "
+    f"this difference in flatness goes with {carried:.1f} points"
+)
+little = "the sizes differ too little in flatness at this KL for the published slope to carry the effect"
+answer += f": {little}." if carried < lead / 2 else "."
+say(answer)
+
+# %% tags=["remove-cell"]
+from myst_nb import glue
+
+glue("flatness-answer", answer.replace("*", ""), display=False)
 
 # %% [markdown]
 # ## The experiment
@@ -123,13 +211,7 @@ from sameloss.studies.same_loss.tables import PAGES
 found = page.results = Comparison(tabled(measurements, numbers), PAGES["04_flatness"])
 
 # %% [markdown]
-# ## The idea
-#
-# At saturation the Hessian of the loss is the Fisher information (Lemma 3.2), whose trace is an expected squared norm
-# of gradients (Appendix B):
-#
-# $$ \mathrm{Tr}\,\nabla^2 L(\theta) = \mathbb E_{t,\,x_{-t}}\;\mathbb E_{\hat y\sim f_\theta(x_{-t})}
-#    \bigl\lVert\nabla_\theta \log\,[f_\theta(x_{-t})]_{\hat y}\bigr\rVert^2 . $$
+# ## The trace in plain PyTorch
 #
 # The expectation over $\hat y$ can be summed exactly or sampled. Each label costs one backward pass, and for a given number of
 # passes one label for each of many sentences gives a smaller error than many labels for a few:
@@ -157,8 +239,7 @@ def plain_trace(model, masked):
 
 
 # %% [markdown]
-# **By hand.** A model that ignores its input and has one parameter per word, $f = \mathrm{softmax}(b)$, has the Hessian
-# $\mathrm{diag}(f) - f f^\top$, whose trace is $1 - \sum_y f_y^2$. For $f = (0.5, 0.3, 0.2)$ this is $1 - 0.38 = 0.62$.
+# For the model of one parameter per word, whose trace is 0.62:
 
 # %%
 from sameloss.languages.masking import Batch
@@ -176,8 +257,8 @@ class Unigram(torch.nn.Module):
 zeros = torch.zeros(2).long()  # what the two sentences are does not matter
 anything = Batch(masked=zeros[:, None], positions=zeros, targets=zeros, lengths=None)
 unigram = Unigram([0.5, 0.3, 0.2])
-print(f"plain {plain_trace(unigram, anything):.6f}, ", end="")
-print(f"library {fisher_trace(unigram, anything, estimator='exact').total.mean:.6f}")
+exact = fisher_trace(unigram, anything, estimator="exact").total.mean
+print(f"plain {plain_trace(unigram, anything):.6f}, library {exact:.6f}")
 
 # %% [markdown]
 # ## From a language to a trace
@@ -205,90 +286,8 @@ print(f"three sentences: plain {plain:.2f}, library {exact:.2f}")
 # between the last block and the output embedding, with the output bias:
 
 # %%
-import pandas as pd
-
-from sameloss.book.chapter import finding, render, say
-
 parts = {name: (part.mean, part.standard_error) for name, part in trace.parts.items()}
 render(pd.DataFrame.from_dict(parts, "index", columns=["trace", "error"]).rename_axis("part").reset_index())
-
-# %% [markdown]
-# ## Is the larger model flatter near the lowest loss?
-#
-# First at the KL at which [2 Same loss, better downstream?](02_confirmation.ipynb) compares two sizes, 3 % of the bag of words', on the same sixteen draws. The paper's ratio of
-# traces between its smallest and its largest model, 1.74, is 1.31 in proportion to our sizes.
-
-# %%
-import numpy as np
-
-from sameloss.book.pages import open_page
-from sameloss.statistics.intervals import Interval, seed_interval
-from sameloss.studies import drawing
-from sameloss.studies.same_loss.saturated import (
-    LARGE,
-    OWN,
-    PUBLISHED_SLOPE,
-    SMALL,
-    TRACES,
-    leads,
-)
-from sameloss.studies.verdict import Direction, judge
-
-confirmed, _ = open_page("02_confirmation").recorded("workstation")
-PUBLISHED_RATIO = (2.68 / 1.54) ** (3.90 / 8.0)
-
-
-def flatter(kl, of):
-    """How many times larger the small model's trace is at a KL, over the draws in which both sizes reach it."""
-    found = leads(confirmed, SMALL, LARGE, of, kl)
-    return Interval(*np.exp(seed_interval(-found.lead[np.isclose(found.kl, kl)])))
-
-
-# %%
-native, relative = (flatter(3.0, of) for of in TRACES)
-lead = leads(confirmed, SMALL, LARGE, OWN).lead.mean()
-carried = PUBLISHED_SLOPE * np.log(native.value)
-direction, of_relative = (judge(Interval(*np.log(ratio))).direction for ratio in (native, relative))
-verdict = {
-    Direction.SUPPORTED: "is flatter",
-    Direction.AGAINST: "is sharper",
-    Direction.OPEN: "is not shown to be flatter",
-}[direction]
-rates = "other rates of the protocol have not been run"
-answer = (
-    f"At 3 % of the bag of words' KL the trace of *d* = 24 is {native:.2f} times that of *d* = 96: the larger model {verdict} at the rate of 0.005 ({rates}). "
-    f"Relative to squared weights the ratio is {relative:.2f}{'' if of_relative == direction else ', which does not say the same'}. "
-    f"The larger model leads by {lead:.1f} points there. At the slope between the paper's sizes, {PUBLISHED_SLOPE:.1f} points for each factor *e* of trace, "
-    f"this difference in flatness goes with {carried:.1f} points"
-)
-little = "the sizes differ too little in flatness at this KL for the published slope to carry the effect"
-answer += f": {little}." if carried < lead / 2 else "."
-say(answer)
-
-# %% tags=["remove-cell"]
-from myst_nb import glue
-
-glue("flatness-answer", answer.replace("*", ""), display=False)
-
-# %% mystnb={"figure": {"caption": "Trace of d = 24 divided by that of d = 96 at equal KL, geometric means over sixteen draws with 95 % intervals: the Fisher trace, and the trace relative to squared weights, which does not change when a tensor is rescaled. Above one the larger model is flatter; dotted: the published ratio in proportion to our sizes.", "name": "fig-trace-saturated"}, "image": {"alt": "Ratio of traces against KL with intervals, native and relative."}}
-KLS = (12.0, 6.0, 4.0, 3.0, 2.0)
-from_to = [flatter(kl, "log trace").value for kl in (KLS[0], KLS[-1])]
-finding(
-    f"At equal KL the smaller model's trace is {from_to[0]:.1f} times the larger one's at {KLS[0]:.0f} % and {from_to[1]:.1f} times at {KLS[-1]:.0f} %."
-)
-ax = drawing.panels(1, width=5.5)[0]
-for at, (of, name) in enumerate(zip(TRACES, ("trace", "relative trace"), strict=True)):
-    drawing.interval_line(ax, np.array(KLS) * 1.03**at, [flatter(kl, of) for kl in KLS], at, name)
-ax.axhline(1, color="0.35", ls="--", lw=1)
-ax.axhline(PUBLISHED_RATIO, color="0.35", ls=":", lw=1)
-ax.set(
-    xscale="log",
-    xlabel="KL (% of the bag of words')",
-    ylabel="trace of d = 24 / trace of d = 96",
-)
-drawing.plain_log_axis(ax.xaxis, pd.Series(KLS))
-ax.invert_xaxis()
-drawing.label_ends(ax)
 
 # %% [markdown]
 # Whether flatness carries the effect of size is asked of one size that five ways of training make flatter or sharper ([Protocol](protocol_second.md)); these trainings have not been run.
