@@ -120,14 +120,14 @@ finding(
 )
 (ax,) = drawing.panels(1, width=7.6)
 for at, (name, part) in enumerate(by_masks.groupby("language", sort=False)):
-    for ms, way, style in (("filling_ms", "all fillings", "--"), ("pass_ms", "one pass", "-")):
+    for ms, way, style in (("filling_ms", "\nall fillings", "--"), ("pass_ms", " one pass", "-")):
         line = part.dropna(subset=ms)
         ax.plot(line.masks, line[ms], style, marker=drawing.MARKERS[at], color=f"C{at}")
         end = (line.masks.iloc[-1], line[ms].iloc[-1])
         left = at == 0 and style == "--"  # where no other line passes
         label = {"color": drawing.readable(f"C{at}"), "va": "center", "ha": "right" if left else "left"}
         at_end = (-8 if left else 8, 0)
-        ax.annotate(f"{name},\n{way}", end, at_end, textcoords="offset points", **label)
+        ax.annotate(f"{name},{way}", end, at_end, textcoords="offset points", **label)
 ax.set(yscale="log", xlabel="masked words of each sentence", ylabel="milliseconds for 20 sentences")
 ax.yaxis.set_major_formatter("{x:g}")
 
