@@ -22,8 +22,8 @@
 # neurons of solution (1) compute max(0, difference) and max(0, −difference). So these two strings fix a downstream head, a linear function of them, that is
 # right for all 16 strings of four brackets. Two strings with the same sign do not.
 #
-# **Prediction.** SGD with noisy labels ends near the smallest trace, as [Section 3](03_implicit_bias.ipynb) says, without noise it does not, and
-# so only the former transfers from few strings. With solution (1), says Theorem 5.1, a head fitted on $n$ strings is right everywhere with probability at least $1 - 2^{-n}$.
+# **Prediction.** With noisy labels, SGD ends near the smallest trace, as [Section 3](03_implicit_bias.ipynb) says; without noise it does not. So only the models trained
+# with noise should transfer from few strings. With solution (1), says Theorem 5.1, a head fitted on $n$ strings is right everywhere with probability at least $1 - 2^{-n}$.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
@@ -206,9 +206,9 @@ finding(
 tokens, brackets = inputs.tokens[7], inputs.tokens[7][:, :length].sum(1)
 labels = [{1: "⟨", -1: "⟩", 0: "mask"}[int(bracket)] for bracket in brackets]
 maps = [(f"one input, g* = {int(inputs.target[7]):+d}", "token", tokens, labels)]
-for title, model, few in (("V of solution (1)", one, one.width), ("V of solution (2), first rows", two, 8)):
-    rows = model.value[:few] / model.value[:few].abs().amax(1, keepdim=True)
-    maps.append((title, "neuron", rows, ["u > 0" if u > 0 else "u < 0" for u in model.head[:few]]))
+for title, model, first in (("V of solution (1)", one, one.width), ("V of solution (2), first rows", two, 8)):
+    rows = model.value[:first] / model.value[:first].abs().amax(1, keepdim=True)
+    maps.append((title, "neuron", rows, ["u > 0" if u > 0 else "u < 0" for u in model.head[:first]]))
 style = {"vmin": -1, "vmax": 1, "cmap": "vlag", "cbar_kws": {"ticks": [-1, 0, 1]}, "rasterized": True}
 for (title, name, rows, labels), ax in zip(maps, drawing.panels(3, width=4), strict=True):
     rows = pd.DataFrame(rows.numpy(), labels, range(1, 2 * length + 1))
