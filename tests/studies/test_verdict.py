@@ -108,7 +108,7 @@ def test_beside_a_published_effect_a_negligible_one_may_have_a_sign():
     sized, narrow = Interval(0.2, -0.1, 0.5), Interval(0.2, 0.0, 0.4)
     verdict = judge(Interval(0.2, 0.1, 0.3), 6.9, sized=sized, narrow=narrow, margin=0.6)
     assert verdict[:2] == (SUPPORTED, Size.NEGLIGIBLE)
-    assert judge(Interval(0.2, 0.1, 0.3), 0.3, sized=sized).size == Size.IMPRECISE
+    assert judge(Interval(0.2, 0.1, 0.3), 0.2, sized=Interval(0.2, 0.16, 0.24)).size == Size.AS_PUBLISHED
 
 
 def test_a_reason_forbids_a_verdict():

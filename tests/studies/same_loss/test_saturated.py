@@ -188,6 +188,15 @@ def test_words_for_size(values, word):
     assert answer(OWN, np.array(values)).verdict.size == word
 
 
+def test_correction_widens_what_decides_the_direction_and_not_the_size():
+    values = np.array([3.2, 3.4, 3.6, 3.4, 3.0, 3.8])
+    plain, corrected = answer(OWN, values), answer(OWN, values, 1 - 1e-8)
+    assert plain.verdict == ("supported", "as published", "")
+    assert corrected.verdict == ("open", "as published", "")
+    assert corrected.effect == plain.effect == plain.decides
+    assert corrected.decides.low < 0 < plain.decides.low
+
+
 def test_the_interval_of_a_ratio_inverts_the_test():
     rng = np.random.default_rng(0)
     x, y = 1 + 0.3 * rng.normal(size=8), 2 + 0.5 * rng.normal(size=8)
