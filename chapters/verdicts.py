@@ -144,6 +144,8 @@ front = [
         f"{points(lost)}, but its models are no sharper ({sharper:.2f} times the trace)", "−6.9; 2.4 times sharper",
     ),
 ]  # fmt: skip
+
+# %% tags=["remove-cell"]
 cells = "".join(
     f'<tr><th scope="row"><a href="chapters/{there}.html">{claim}</a></th><td data-label="we find">{verdict} {found}</td>'
     f'<td data-label="paper, scaled">{paper or "–"}</td></tr>'

@@ -72,7 +72,7 @@ def test_a_page_has_the_given_settings(squares, home):
 def test_a_plain_page_has_no_claims_or_statements(squares):
     page = squares()
     assert page.verdicts().empty
-    assert page.topics == ()
+    assert page.topics == []
     assert page.statements().empty
     with pytest.raises(AttributeError, match="squares has no parameter 'steps'"):
         page.steps  # noqa: B018

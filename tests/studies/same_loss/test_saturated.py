@@ -131,7 +131,7 @@ def test_the_interval_that_decides_is_holms_for_the_two_later_questions():
     table = planted(accuracy, draws=6)
     for of, level in {OWN: 0.95, TUNED: 0.975, CAPACITY: 0.95}.items():
         student = stats.ttest_1samp(leads(table, SMALL, LARGE, of).lead, 0.0).confidence_interval(level)
-        assert judged(table)[of].corrected == pytest.approx(tuple(student))
+        assert judged(table)[of].decides[1:] == pytest.approx(tuple(student))
 
 
 def test_the_effect_is_taken_where_the_protocol_says():
@@ -231,7 +231,7 @@ def test_intervals_of_slope_and_share_are_corrected_for_the_number_of_lines():
     table = within_a_size(20.0)
     y, flatter = (leads(table, Arm("d48"), PENALTY, of).lead.to_numpy() for of in (OWN, "log trace"))
     found = line(table, PENALTY, 3)
-    assert [paired(y + end * flatter).p for end in found.slope[1:]] == pytest.approx([0.05 / 3] * 2)
+    assert [p_value(y + end * flatter) for end in found.slope[1:]] == pytest.approx([0.05 / 3] * 2)
     effect, ratio = (leads(table, SMALL, LARGE, of).lead.to_numpy() for of in (OWN, "log trace"))
     slopes, ratios = ratio_interval(y, -flatter, 1 - 0.025 / 3), ratio_interval(-ratio, effect, 0.975)
     products = [s * r for s in slopes for r in ratios]

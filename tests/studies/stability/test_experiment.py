@@ -195,7 +195,7 @@ def test_tables_of_all_runs_stand_below_each_other(page, results):
 
 
 def test_verdicts_and_statements(page):
-    assert page.verdicts().id.tolist() == [claim.id for topic in TOPICS for claim in topic.claims]
+    assert page.verdicts().id.tolist() == [claim.id for topic in TOPICS[:-1] for claim in topic.claims]
     assert set(page.statements().verdict) == {"holds"}
     assert page.seeds == 2
 
