@@ -121,7 +121,7 @@ def movable_landscape(run: Landscape) -> HTML:
             "steps": run.steps,
             "minimisers": run.minimisers().round(4).to_numpy().tolist(),
         },
-        still="the one above shows two of its paths",
+        still="the chapter on implicit bias has a still of two paths",
         controls=_slider("learning rate", "rate", 'min="-2.3" max="-0.5" step="0.01" value="-1.4"')
         + '<label>batch <select name="batch"><option>1</option><option selected="selected">4</option>'
         "<option>16</option><option>64</option></select></label>\n"
