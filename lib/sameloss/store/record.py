@@ -10,7 +10,6 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Iterable
-from contextlib import suppress
 from copy import copy
 from functools import cache
 from io import BytesIO
@@ -89,9 +88,7 @@ class Record(Store):
             StoreError: if its line, or one beside it, is not as it was written.
 
         """
-        with suppress(NotRecorded):
-            return bool(self._line(run))
-        return False
+        return self._found(run) is not None
 
     def manifest(self, run: Run) -> dict[str, Any]:
         """Manifest of a recorded run.
@@ -113,12 +110,16 @@ class Record(Store):
         return line
 
     def _line(self, run: Run) -> Line:
-        line = read_lines(self._path(run)).get(run.key)
-        if line is None or (self._whole and LEFT_OUT in line.manifest):
+        line = self._found(run)
+        if line is None:
             raise NotRecorded(
                 f"{run.kind}/{run.key} is not in {self.root}, to which `make record` adds runs."
             )
         return line
+
+    def _found(self, run: Run) -> Line | None:
+        line = read_lines(self._path(run)).get(run.key)
+        return None if line is None or (self._whole and LEFT_OUT in line.manifest) else line
 
     def _path(self, run: Run) -> Path:
         return self.root / run.kind / f"{run.key[0]}.jsonl"
