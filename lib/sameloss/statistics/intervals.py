@@ -67,12 +67,17 @@ def seed_interval(values: ArrayLike, level: float = LEVEL) -> Interval:
     >>> [round(end, 1) for end in seed_interval([1.0, 2.0, 3.0])]
     [2.0, -0.5, 4.5]
     """
-    known = np.asarray(values, float)
-    count, mean = len(known), float(np.mean(known)) if len(known) else nan
-    if count < 2:
-        return Interval(mean, nan, nan)
-    half = float(stats.t.ppf((1 + level) / 2, count - 1)) * float(np.std(known, ddof=1)) / sqrt(count)
+    mean, error, count = _mean_and_error(values)
+    half = float(stats.t.ppf((1 + level) / 2, count - 1)) * error if count > 1 else nan
     return Interval(mean, mean - half, mean + half)
+
+
+def _mean_and_error(values: ArrayLike) -> tuple[float, float, int]:
+    """Mean, standard error and number of values; an error of NaN for fewer than two."""
+    known = np.asarray(values, float)
+    count = len(known)
+    mean = float(np.mean(known)) if count else nan
+    return mean, float(np.std(known, ddof=1)) / sqrt(count) if count > 1 else nan, count
 
 
 def p_value(differences: Float[np.ndarray, " seed"]) -> float:
@@ -81,10 +86,9 @@ def p_value(differences: Float[np.ndarray, " seed"]) -> float:
     >>> round(p_value(np.array([1.0, 2.0, 3.0])), 3)
     0.074
     """
-    count = len(differences)
+    mean, error, count = _mean_and_error(differences)
     if count < 2:
         return nan
-    mean, error = float(np.mean(differences)), float(np.std(differences, ddof=1)) / sqrt(count)
     return float(2 * stats.t.sf(abs(mean) / error, count - 1)) if error else float(mean == 0)
 
 
