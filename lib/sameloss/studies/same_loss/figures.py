@@ -133,19 +133,6 @@ def accuracy_against_trace(table: pd.DataFrame, ax: Axes) -> Axes:
     return ax
 
 
-def by_algorithm(table: pd.DataFrame, quantity: str, ax: Axes) -> Axes:
-    """Draw a quantity against KL over complete trainings of one size, one line per algorithm."""
-    rows = checkpoints(table)
-    others = rows[rows.stage == OTHER]
-    adamw = rows[(rows.stage == "descent") & rows.model.isin(others.model) & rows.lr.isin(others.lr)]
-    drawn = pd.concat([adamw.assign(variant="adamw"), others])
-    for i, (variant, part) in enumerate(drawn.groupby("variant", sort=False)):
-        mean = part.groupby("steps")[["kl", quantity]].mean()
-        name = display_name(str(variant))
-        ax.plot(mean.kl, mean[quantity], label=name, lw=1.3, color=f"C{i}", marker=MARKERS[i % 9])
-    return _kl_axis(ax, drawn.kl, ylabel=ACCURACY if quantity == "accuracy" else TRACE)
-
-
 COLOURS = {
     Direction.SUPPORTED: "#1b7837",
     Direction.AGAINST: "#b2182b",
