@@ -15,11 +15,9 @@ from sameloss.studies.drawing import KL_LABEL, MARKERS, Style, panels, plain_log
 from sameloss.studies.names import display_name
 from sameloss.studies.same_loss.claims import (
     EXACT_LABELS,
-    EXPANDED,
     FLATTER,
     GAINED,
     MAIN,
-    OTHER,
     PLATEAU,
     RATIO,
 )
@@ -63,22 +61,6 @@ def _kl_axis(ax: Axes, kls: pd.Series, **labels: str) -> Axes:
     plain_log_axis(ax.xaxis, kls)
     ax.invert_xaxis()
     return ax
-
-
-def accuracy_against_kl(table: pd.DataFrame, ax: Axes) -> Axes:
-    """Draw accuracy against KL over complete descents at the main rate, means over replicates.
-
-    Horizontal lines need no model: one-hot tokens and the lookup table, both with random features.
-    """
-    descents, styles = main_descents(table), _styles(table)
-    for model, part in descents.groupby("model", sort=False):
-        mean = part.groupby("steps")[["kl", "accuracy"]].mean()
-        ax.plot(mean.kl, mean.accuracy, **styles[model])
-    for name, label, style in (("tokens", "one-hot tokens", ":"), ("lookup", "lookup table", "--")):
-        values = table[table.reading == f"{name}, {EXPANDED}"].value
-        if len(values):
-            ax.axhline(values.mean(), color="0.35", ls=style, lw=1.3, label=label)
-    return _kl_axis(ax, descents.kl, ylabel=ACCURACY)
 
 
 def trace_against_kl(table: pd.DataFrame, ax: Axes) -> Axes:
