@@ -69,6 +69,7 @@ def ratio(logs):
     return Interval(*np.exp(seed_interval(logs)))
 
 
+# %% mystnb={"code_prompt_show": "Their differences"} tags=["hide-input"]
 gain = {name: seed_interval(change(m, ACCURACY)) for name, m in measured.items()}
 corrected = {name: Interval(row["mean"], row.low, row.high) for name, row in judged.iterrows()}
 trace = {name: ratio(-change(m, FLATNESS)) for name, m in measured.items()}
@@ -102,6 +103,7 @@ def draw_courses(m, ax):
     ax.invert_xaxis()
 
 
+# %% mystnb={"code_prompt_show": "How differences are drawn"} tags=["hide-input"]
 def draw_intervals(ax, effects, wide=None):
     """A row for each language: its interval, and a thin one beside it."""
     for y, name in enumerate(effects):
