@@ -159,8 +159,10 @@ show_source(PostBlock.forward)
 # $d/n_\text{head}$. With an MLP of inner width $d_\text{inter}$,
 #
 # $$
-# \mathrm{Attn}(h)_t = b_o + \sum_a W_o^a \sum_s \mathrm{softmax}_s\Bigl(\frac{q_t^a\cdot k_s^a}{\sqrt{d/n_\text{head}}}\Bigr)\, v_s^a,
-# \qquad \mathrm{MLP}(h) = W_2\,\mathrm{GELU}(W_1 h + b_1) + b_2 .
+# \begin{aligned}
+# \mathrm{Attn}(h)_t &= b_o + \sum_a W_o^a \sum_s \mathrm{softmax}_s\Bigl(\frac{q_t^a\cdot k_s^a}{\sqrt{d/n_\text{head}}}\Bigr)\, v_s^a, \\
+# \mathrm{MLP}(h) &= W_2\,\mathrm{GELU}(W_1 h + b_1) + b_2 .
+# \end{aligned}
 # $$
 
 # %%
@@ -414,11 +416,12 @@ page.about, model = experiment.about, experiment.size
 
 # %% tags=["experiment"]
 def measured_on(replicate):
-    """Pre-LN and post-LN, by number of steps, and the flatness of their longest trainings."""
+    """Pre-LN and post-LN, by length, and the flatness of the longest."""
     yield replicate.baselines()
     yield replicate.untrained(model)
     for algorithm in (ADAMW, *page.algorithms):
-        yield from (replicate.trained(model, steps, algorithm=algorithm) for steps in experiment.lengths)
+        for steps in experiment.lengths:
+            yield replicate.trained(model, steps, algorithm=algorithm)
         if page.algorithms:
             yield replicate.flatness(model, algorithm)
 

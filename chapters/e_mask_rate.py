@@ -196,11 +196,12 @@ page.about, model = experiment.about, experiment.size
 
 # %% tags=["experiment"]
 def measured_on(replicate):
-    """One mask and 15 % of masks, by number of steps, and the flatness of the longest trainings."""
+    """One mask and 15 % of masks, by length, and the flatness of the longest."""
     yield replicate.baselines()
     yield replicate.untrained(model)
     for algorithm in (ADAMW, *page.algorithms):
-        yield from (replicate.trained(model, steps, algorithm=algorithm) for steps in experiment.lengths)
+        for steps in experiment.lengths:
+            yield replicate.trained(model, steps, algorithm=algorithm)
         if page.algorithms:
             yield replicate.flatness(model, algorithm)
 
