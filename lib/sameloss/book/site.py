@@ -260,7 +260,7 @@ def terms(glossary: str) -> dict[str, str]:
     >>> terms("| **probe**, **probing** | $g$ | a *linear* classifier |")
     {'probe': 'a linear classifier', 'probing': 'a linear classifier'}
     """
-    found = {}
+    found: dict[str, str] = {}
     for words, meaning in _TERMS.findall(glossary):
         plain = re.sub(r"\[(.+?)\]\(.+?\)", r"\1", re.sub(r"[*`$]|\\,", "", meaning))
         found |= dict.fromkeys(re.findall(r"\*\*(.+?)\*\*", words), plain)
