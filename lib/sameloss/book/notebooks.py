@@ -106,7 +106,8 @@ def show_captions(notebook: nbformat.NotebookNode) -> None:
 def fingerprints(pages: Iterable[Path], preset: str) -> dict[Path, str]:
     """Hash of each chapter: its cells, preset, library, what is recorded, and versions of packages."""
     recorded = (path for path in RESULTS.rglob("*") if path.is_file())
-    read = [(str(p), _hash(p.read_bytes())) for p in sorted([VERSIONS, *SOURCE.rglob("*.py"), *recorded])]
+    library = (*SOURCE.rglob("*.py"), *SOURCE.rglob("*.toml"))
+    read = [(str(p), _hash(p.read_bytes())) for p in sorted([VERSIONS, *library, *recorded])]
     found = {}
     for page in pages:
         cells = nbformat.read(page, as_version=4).cells

@@ -11,7 +11,7 @@ import pandas as pd
 from sameloss.statistics.intervals import UNDEFINED, Interval, least, seed_interval, within
 from sameloss.studies.local_signal_images.experiment import Measure, Model
 from sameloss.studies.local_signal_images.theory import ANY_CORNER, ANYWHERE, ONE_CORNER
-from sameloss.studies.statement import Check, Statement, check_table
+from sameloss.studies.statement import Check, check_table, statements_of
 from sameloss.studies.verdict import OURS, Claim, Topic
 
 # Results
@@ -258,19 +258,7 @@ TABLE_B_1 = pd.DataFrame(
     index=(0.0, 0.5, 1.0, 2.0),
 ).T.rename_axis(["size", "model", "placement"])
 
-STATEMENTS = {
-    "img-larger": Statement("Appendix B.4", "larger images are classified better, in all cases"),
-    "img-order": Statement(
-        "Appendix B.4",
-        "in virtually all cases a fixed corner is easier than a random corner, and that than a random place",
-        "in virtually all cases a fixed corner is easier than a random place",
-    ),
-    "img-loss": Statement(
-        "Appendix B.4",
-        "on larger images noise takes less from the WRN, and as much from the NTK",
-        "on larger images noise takes less from both, for every placement",
-    ),
-}
+STATEMENTS = statements_of("ii3_images")
 
 
 def checks(table: pd.DataFrame = TABLE_B_1) -> pd.DataFrame:

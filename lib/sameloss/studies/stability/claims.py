@@ -12,7 +12,7 @@ from jaxtyping import Float
 from sameloss.statistics.intervals import LEVEL, Interval, least, within
 from sameloss.studies.stability.experiment import Kind
 from sameloss.studies.stability.theory import BOUNDED, exponent, gap_bound
-from sameloss.studies.statement import Check, Statement, check_table
+from sameloss.studies.statement import Check, check_table, statements_of
 from sameloss.studies.verdict import OURS, Claim, Topic
 
 # Results by seed and sample size, and their exponents.
@@ -320,12 +320,7 @@ TOPICS = (
 
 # The statement that the thesis starts from, and its checks.
 
-STATEMENTS = {
-    "bound": Statement(
-        "(2.1)",
-        "for a bounded loss the gap is at most β log m log(m/δ) + √(log(1/δ)/m), with 1 for the constant",
-    ),
-}
+STATEMENTS = statements_of("ii2_stability")
 
 
 def checks(results: Stability) -> pd.DataFrame:
