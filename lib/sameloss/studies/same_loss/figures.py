@@ -235,46 +235,6 @@ def treatments(answers: pd.DataFrame, ax: Axes) -> Axes:
     return ax
 
 
-# Figures of Appendix B.
-
-
-def traces_along_training(table: pd.DataFrame, ax: Axes) -> Axes:
-    """Draw exact traces against KL as a tiny model approaches saturation."""
-    fisher, true_labels = "Fisher, labels from the model", "the same, labels from the language"
-    names = {"fisher": fisher, "true_labels": true_labels, "hessian": "Hessian"}
-    for i, (column, name) in enumerate(names.items()):
-        ax.plot(table.kl, table[column], marker=MARKERS[i], ms=5, color=f"C{i}", label=name)
-    _kl_axis(ax, table.kl, ylabel="trace")
-    ax.legend()
-    return ax
-
-
-def estimators_at_equal_cost(table: pd.DataFrame, budget: float, ax: Axes) -> Axes:
-    """Draw each estimate with the 95 % interval that `budget` seconds would give, the best on top."""
-    table = table.sort_values("error_at_budget", ascending=False)
-    error = table.error_at_budget / 100 * table.known
-    ax.axvline(table.known.iloc[0], color="0.35", lw=1.2, ls="--")
-    ax.errorbar(
-        table.known + table.off * error, range(len(table)), xerr=1.96 * error, fmt="o", capsize=3, ms=4
-    )
-    ax.set_yticks(range(len(table)), table.label)
-    ax.set(xlabel=f"trace: exact (dashed); 95 % intervals after {budget:g} s", ylim=(-0.6, len(table) - 0.4))
-    return ax
-
-
-def ratios(table: pd.DataFrame, ax: Axes) -> Axes:
-    """Draw a table of ratios as a heat map: one row a form, one column a measure."""
-    values = table.set_index("form")
-    ax.imshow(np.log2(values), cmap="vlag", vmin=-2, vmax=2, aspect="auto")
-    for (row, column), value in np.ndenumerate(values.to_numpy()):
-        colour = "white" if abs(np.log2(value)) > 1.2 else "black"
-        ax.text(column, row, f"{value:.2f}", ha="center", va="center", color=colour, fontsize="small")
-    ax.set_xticks(range(values.shape[1]), values.columns, rotation=30, ha="right")
-    ax.set_yticks(range(len(values)), values.index)
-    ax.grid(visible=False)
-    return ax
-
-
 def predicted_inflation(ladder: pd.DataFrame, ax: Axes) -> Axes:
     """Draw the factor by which enlargement changes the trace of each kind of parameter, by width."""
     for i, (kind, part) in enumerate(ladder.groupby("parameters", sort=False)):
