@@ -65,6 +65,7 @@ record = Measurements(everything[everything.language == "grammar"])
 adamw = Model(attacked, lr=record.lr)
 
 
+# %% mystnb={"code_prompt_show": "Effects"} tags=["hide-input"]
 def at_one_kl(variant):
     """An adversary's models beside AdamW's, by draw: flatter by (factors e), points gained, the KL."""
     pairs = {
@@ -81,7 +82,6 @@ def treated_beside(name, treatment):
     return pd.DataFrame({"flatter": flatter, "gained": gained, "kl": record.value(own, KL)})
 
 
-# %% mystnb={"code_prompt_show": "Effects, and how they are drawn"} tags=["hide-input"]
 others, cooled = (record.table[record.table.stage == stage] for stage in (OTHER, COOLED))
 adversaries = {name: at_one_kl(name) for name in others[others.algorithm == "adversarial"].variant.unique()}
 of_treatments = {
@@ -95,6 +95,7 @@ worse, sharper, cause = by_question.loc[
 ].itertuples()
 
 
+# %% mystnb={"code_prompt_show": "How they are drawn"} tags=["hide-input"]
 def draw_effect(ax, effects, color, marker, corrected=None):
     """A point with plain 95 % intervals, thick, and corrected ones, thin."""
     ratio, gained = np.exp(np.negative(seed_interval(effects.flatter))), seed_interval(effects.gained)
@@ -109,6 +110,17 @@ def name_point(ax, at, text, color, offset, ha="center"):
     """Write a name near a point, in its colour."""
     style = {"fontsize": "small", "color": drawing.readable(color), "ha": ha, "va": "center"}
     ax.annotate(text, at, offset, textcoords="offset points", **style)
+
+
+def draw_paper(ax, x):
+    """The slope between the paper's sizes, and its adversary."""
+    point, on_line = (sharper.published, -worse.published), (0.5, -PUBLISHED_SLOPE * np.log(0.5))
+    ax.plot(x, -PUBLISHED_SLOPE * np.log(x), color=figures.PAPER, ls=":", lw=1.5)
+    ax.plot(*point, "*", color=figures.PAPER, ms=11)
+    name_point(ax, point, "the paper's adversary", figures.PAPER, (4, 14))
+    name_point(ax, on_line, "slope between the paper's sizes", figures.PAPER, (8, 6), "left")
+    ax.set(xscale="log", xlim=x)
+    drawing.plain_log_axis(ax.xaxis, pd.Series(x))
 
 
 # %% mystnb={"figure": {"caption": "Accuracy gained against the trace, both beside the model compared with at equal KL, on eight grammars. Round and square: two sizes after three treatments, beside the untreated model. Triangles: adversaries of three strengths λ, beside AdamW. Thick: 95 % intervals; thin: corrected for all questions of the record, which the main comparison (λ = 0.003) has. Violet: the paper's adversary, and the slope between the paper's sizes.", "name": "fig-bought"}, "image": {"alt": "A cross. Treated models lie on a horizontal line at zero points, with half to almost twice the trace. Adversarial models lie on a vertical line, 24 to 31 points lower at about the same trace. Neither follows the falling line of the paper's sizes."}}
@@ -132,18 +144,10 @@ for variant, effects in adversaries.items():
     color, place = ("C4", ((-10, 10), "right")) if main else ("0.55", ((8, -12), "left"))
     at = draw_effect(ax, effects, color, "^", corrected)
     name_point(ax, at, f"adversary, {variant.partition(', ')[2]}", color, *place)
-x = np.array([0.42, 3.2])
-ax.plot(x, -PUBLISHED_SLOPE * np.log(x), color=figures.PAPER, ls=":", lw=1.5)
-ax.plot(sharper.published, -worse.published, "*", color=figures.PAPER, ms=11)
-name_point(ax, (sharper.published, -worse.published), "the paper's adversary", figures.PAPER, (4, 14))
-on_line = (0.5, -PUBLISHED_SLOPE * np.log(0.5))
-name_point(ax, on_line, "slope between the paper's sizes", figures.PAPER, (8, 6), "left")
+draw_paper(ax, np.array([0.42, 3.2]))
 ax.axhline(0, color="0.5", lw=1)
 ax.axvline(1, color="0.5", lw=1)
-ax.set(
-    xscale="log", xlim=x, xlabel="trace, in multiples of the other model's", ylabel="accuracy gained (points)"
-)
-drawing.plain_log_axis(ax.xaxis, pd.Series(x))
+ax.set(xlabel="trace, in multiples of the other model's", ylabel="accuracy gained (points)")
 
 # %%
 from sameloss.studies.verdict import Direction, Size
