@@ -147,7 +147,7 @@ for variant, effects in adversaries.items():
 draw_paper(ax, np.array([0.42, 3.2]))
 ax.axhline(0, color="0.5", lw=1)
 ax.axvline(1, color="0.5", lw=1)
-ax.set(xlabel="trace, in multiples of the other model's", ylabel="accuracy gained (points)")
+_ = ax.set(xlabel="trace, in multiples of the other model's", ylabel="accuracy gained (points)")
 
 # %%
 from sameloss.studies.verdict import Direction, Size
