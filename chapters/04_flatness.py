@@ -250,7 +250,7 @@ drawing.label_ends(right)
 # accuracy of one size that is trained flatter in four ways; these trainings are not complete.
 
 # %% mystnb={"figure": {"caption": "Probe accuracy (all probes read equally many features) against Fisher trace after the longest training at one rate, one point per size and draw.", "name": "fig-trace-accuracy"}, "image": {"alt": "Across sizes, flatter models are more accurate: scatter plot, one colour per size."}}
-finding(tables.correlation_finding(answers))
+finding(tables.correlation_finding(answers[answers.language == answers.language.iloc[0]]))
 drawing.legend(figures.by_language(measured, figures.accuracy_against_trace)[0])
 
 # %% [markdown]
