@@ -9,15 +9,18 @@
 # ---
 
 # %% [markdown]
-# # 2b More sizes, other languages, more steps
+# # 2b A ladder of sizes, other languages, more steps
 #
-# **The claim** (Section 2.3, Figures 1, 2 and 9, Table 1 of [Liu et al., 2023](bibliography.md)): masked language models with the *same*
-# pre-training loss differ downstream. Larger models are better; more steps help after the loss has converged; and a
-# lookup table of the true conditionals, whose loss is optimal, is worse than trained models.
+# **Question.** [Section 2](02_confirmation.ipynb) compares two sizes near the lowest loss. Does accuracy at equal KL rise from size to size, at larger KLs, and on other languages? And do more steps help once
+# the loss has converged? [Liu et al., 2023](bibliography.md) say so (Section 2.3, Figures 1, 2 and 9, Table 1).
 #
-# **What you will see**: the comparisons of the [first edition of the protocol](protocol.md): five sizes and three languages at the smallest KL that sizes
-# have in common, which is larger than in [2 Same loss, better downstream?](02_confirmation.ipynb); how much of their difference remains when all probes read equally many features;
-# and what more steps do at equal KL.
+# **Idea.** The [first edition of the protocol](protocol.md) has a ladder of five transformers, *d* = 24 to 96, on eight grammars and three hidden Markov models, three LSTMs on the latter, and three transformers on text that a pre-trained language
+# model generates. Complete trainings of several lengths give each size accuracies over a range of KLs, and two sizes are compared at a KL that both reach, mostly the smallest. Probes read equally many features of all models: random ones are added.
+#
+# **By hand.** The paper's gain on its grammar is 6.9 points over eight doublings of the parameters in use. From *d* = 24 to 32 parameters grow from 23,336 to 40,576, 0.8 doublings, so this step should gain 0.7 points.
+# From *d* = 24 to 96 there are 3.9 doublings, and 3.4 points.
+#
+# **Prediction.** Every step of the ladder, at any common KL and on every language, gains what the violet marks of the figure show.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, workstation, pretrained, gpu-hour, gpu, paper
@@ -42,13 +45,264 @@ processes: int = None  # that share one training, each on a core or GPU of its o
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
+# %% mystnb={"code_prompt_show": "Comparisons, from the record"} tags=["hide-input"]
+import numpy as np
+
+from sameloss.book.part_one import recorded_answers, recorded_measurements
+from sameloss.statistics.intervals import Interval, seed_interval
+from sameloss.studies.names import display_name
+from sameloss.studies.same_loss.claims import ACCURACY, KL, Measurements, Model
+
+answers, table = recorded_answers(), recorded_measurements()
+measured = {name: Measurements(part) for name, part in table.groupby("language", sort=False)}
+of_size = answers[answers.question == "size"].set_index(["language", "row"])
+main = answers[answers.row == "main"].set_index(["question", "language"])
+
+
+def ends_at(name):
+    """The ends of a language's ladder at their smallest common KL, by draw."""
+    return measured[name].at_equal_kl(measured[name].ends(measured[name].family), ACCURACY)
+
+
+def gain_of(pairs):
+    """The larger size's lead, with its interval as it is, without correction."""
+    return seed_interval(pairs["second"] - pairs["first"])
+
+
+# %% mystnb={"code_prompt_show": "Lines of the figure"} tags=["hide-input"]
+import seaborn as sns
+
+from sameloss.studies import drawing
+from sameloss.studies.same_loss.figures import ACCURACY as PROBE
+from sameloss.studies.same_loss.figures import PAPER
+
+
+def line_of(label, row, plain=None, published=None):
+    """A line of the figure: its interval, the corrected one, the published effect, whether it is not judged."""
+    own = Interval(row["mean"], row.low, row.high)
+    published = row.published if published is None else published
+    return label, plain or own, own if plain else None, published, "tokens" in row.reason
+
+
+def neighbours(name):
+    """Neighbouring sizes, smallest first."""
+    rows = of_size.loc[(name, "neighbouring sizes"), :]
+    return [
+        (f"{row.over[1:]} to {row.model[1:]}, at {row.unlearnt:.0f} %", row) for _, row in rows.iterrows()
+    ]
+
+
+# %% mystnb={"code_prompt_show": "Groups of comparisons"} tags=["hide-input"]
+PLACES = ("at the largest common KL", "halfway to the largest common KL", "main")
+NAMES = {"hmm": "hidden Markov model", "pretrained": "generated text"}
+plain = {name: gain_of(ends_at(name)) for name in measured}
+first = main.loc["size", "grammar"]
+at_kls = [of_size.loc["grammar", place].squeeze() for place in PLACES]
+groups = {
+    "grammar: 24 to 96": [
+        line_of(
+            f"at {row.unlearnt:.0f} % of KL", row, plain["grammar"] if row.primary else None, first.published
+        )
+        for row in at_kls
+    ],
+    "grammar: neighbours": [line_of(*named) for named in neighbours("grammar")],
+    "others: smallest to largest": [
+        line_of(f"{text}, at {row.unlearnt:.0f} %", row, plain[name])
+        for name, text in NAMES.items()
+        for row in [main.loc["size", name]]
+    ],
+}
+lstms = of_size.loc["hmm", "LSTMs"].squeeze()
+groups["others: smallest to largest"].insert(1, line_of(f"its LSTMs, at {lstms.unlearnt:.0f} %", lstms))
+
+# %% mystnb={"code_prompt_show": "How they are drawn"} tags=["hide-input"]
+drawing.use_style()
+
+
+def draw_ladder(m, ax):
+    """Accuracy against KL, a line a size, means over draws; at the common KL the larger end's lead."""
+    colours = sns.color_palette("viridis", len(m.family) + 1)
+    for name, colour, marker in zip(m.family, colours, drawing.MARKERS, strict=False):
+        model = Model(name, lr=m.lr)
+        kl = 100 * np.exp(np.log(m.values(model, KL)).mean()) / m.baseline_kl
+        ax.plot(
+            kl,
+            m.values(model, ACCURACY).mean(),
+            label=display_name(name),
+            color=colour,
+            marker=marker,
+            ms=5,
+            lw=1.3,
+        )
+    pairs = ends_at("grammar")
+    at, effect = 100 * pairs.kl.mean() / m.baseline_kl, pairs["first"].mean() + np.array(gain_of(pairs))
+    ax.axvline(at, color="0.7", lw=1, zorder=0)
+    ax.vlines(at, effect[1], effect[2], color=colours[len(m.family) - 1], lw=3)
+    ax.set(xscale="log", xlabel="KL (% of the bag of words')", ylabel=PROBE, title="grammar")
+    drawing.plain_log_axis(ax.xaxis, kl)
+    ax.invert_xaxis()
+
+
+# %% mystnb={"code_prompt_show": "How intervals are drawn"} tags=["hide-input"]
+def draw_lines(groups, ax):
+    """Intervals under headings: thick as they are, thin corrected, violet the published effect."""
+    rows = [row for heading, lines in groups.items() for row in (heading, *lines)]
+    for y, row in enumerate(rows):
+        if isinstance(row, tuple):
+            _, own, corrected, published, idle = row
+            colour = "0.65" if idle else "C0"
+            ax.hlines(y, own.low, own.high, color=colour, lw=3)
+            ax.plot(own.value, y, "o", color=colour, ms=5)
+            if corrected:
+                ax.hlines(y, corrected.low, corrected.high, color=colour, lw=1)
+            ax.plot(published, y, "|", color=PAPER, ms=11, mew=2)
+    ax.set_yticks(range(len(rows)), [row[0] if isinstance(row, tuple) else row for row in rows])
+    for tick, row in zip(ax.get_yticklabels(), rows, strict=True):
+        tick.set_weight("normal" if isinstance(row, tuple) else "bold")
+    ax.axvline(0, color="0.35", lw=1, ls="--", zorder=0)
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.grid(axis="y", visible=False)
+
+
+# %% mystnb={"figure": {"caption": "Left: accuracy of probes that read 768 features against KL on the grammar, one line per size, one point per length of training, means over eight draws. Vertical: the smallest KL that the ladder's ends have in common, with the 95 % interval of the lead of d = 96 over d = 24. Right: leads of the larger size at equal KL, in per cent of the bag of words' KL (on the generated text, of what context tells), with 95 % intervals over draws; thin: corrected for all questions of the protocol, leaving the panel. Violet: the paper's gain in proportion to doublings of parameters. Grey: not judged.", "name": "fig-existence-sizes"}, "image": {"alt": "On the grammar the five lines of accuracy against KL lie close together, and the largest size goes on to smaller KLs. The lead of the largest over the smallest grows from minus one and a half points to plus one and a half as the KL falls; all four intervals of neighbouring sizes contain zero."}}
+from sameloss.book.chapter import finding
+
+steps_up = [row for _, row in neighbours("grammar")]
+above = sum(row.low > 0 for row in steps_up)
+finding(
+    f"At equal KL {above or 'none'} of the {len(steps_up)} steps of the ladder on the grammar is shown to gain; its ends differ by "
+    f"{at_kls[0]['mean']:+.1f} points at {at_kls[0].unlearnt:.0f} % of the bag of words' KL and by {at_kls[-1]['mean']:+.1f} at {at_kls[-1].unlearnt:.0f} %."
+)
+left, right = drawing.panels(2, width=4.4)
+draw_ladder(measured["grammar"], left)
+drawing.label_ends(left)
+draw_lines(groups, right)
+right.set(xlim=(-4, 7), xlabel="lead of the larger size (points)")
+right.figure.set_figheight(4)
+
+# %%
+from sameloss.book.chapter import say
+
+
+def points(effect):
+    """A lead in points, with its interval."""
+    return f"{effect.value:+.1f} points ({effect.low:.1f} to {effect.high:.1f})"
+
+
+def interval_of(row):
+    """The interval that the verdict rests on."""
+    return Interval(row["mean"], row.low, row.high)
+
+
+longer, lookup, hmm = main.loc["steps", "grammar"], main.loc["lookup", "grammar"], main.loc["size", "hmm"]
+on_text = main.loc["size", "pretrained"]
+say(f"""
+**What we find.** *The ladder* has no steps that its eight draws could show: from one size to the next accuracy changes by {", ".join(f"{row['mean']:+.1f}" for row in steps_up)} points. *The KL* decides about its ends: at {at_kls[0].unlearnt:.0f} % of the bag of
+words' KL *d* = 96 differs from *d* = 24 by {points(interval_of(at_kls[0]))}, at {at_kls[1].unlearnt:.0f} % by {points(interval_of(at_kls[1]))}, at {at_kls[2].unlearnt:.0f} %, the smallest that *d* = 24 reaches here, by {points(plain["grammar"])}, corrected {first.low:.1f} to {first.high:.1f}. So a comparison
+at a larger KL says little about one near the lowest loss, which [Section 2](02_confirmation.ipynb) makes at 3 %. *Other languages*: on the hidden Markov model transformers gain {points(plain["hmm"])}, LSTMs {points(interval_of(lstms))}, with {hmm.replicates} draws each
+(transformers corrected {hmm.low:.1f} to {hmm.high:.1f}); on the generated text the question is *{on_text.direction}*: {on_text.reason}. *More steps* at constant KL gain {points(interval_of(longer))}, where the paper has {longer.published:.1f}.
+""")
+
+# %% [markdown]
+# **What limits this.** *d* = 24 reaches 9 % of the bag of words' KL on the grammar and 38 % on the hidden Markov model: these are not models of lowest loss. At one KL the larger model has taken fewer steps. On the hidden Markov
+# model and the text there are three draws, so corrected intervals are wider than any published effect. The text's conditionals are estimated, on 100 sentences, and its models stay far from the lowest loss.
+#
+# ## Is it the probe, or the rate?
+#
+# A wider model gives its probe more features. The same lead on the grammar, read in other ways, and at another learning rate:
+
+# %%
+read = {name: interval_of(of_size.loc["grammar", name].squeeze()) for name in (
+    "with features as they are", "expanded to 384", "projected to 96", "fine-tuned", "untrained", "at the other learning rate", "with a learning rate that falls as 1/d",
+)}  # fmt: skip
+say(f"""
+On own features the lead of *d* = 96 is {points(read["with features as they are"])}. Give *d* = 24 random features until it has as many as *d* = 96, 384, and the lead is {points(read["expanded to 384"])}; project both to 96 dimensions, all that *d* = 24 has, and it is
+{points(read["projected to 96"])}; fine-tuned, {points(read["fine-tuned"])}. So {100 - 100 * read["expanded to 384"].value / read["with features as they are"].value:.0f} % of the lead on own features goes with their number. Untrained, it is {points(read["untrained"])}. With a learning rate that falls as 1/*d* the lead is {points(read["with a learning rate that falls as 1/d"])}, and at a quarter
+of the rate for both sizes, at a larger common KL, {points(read["at the other learning rate"])}.
+""")
+
+# %%
+from sameloss.book.chapter import render
+from sameloss.studies.same_loss import tables
+
+render(tables.control_table(answers, "size"), decimals=4)
+
+# %% [markdown]
+# ## Do more steps help? (Figure 1)
+#
+# After the longest training we go on with *sampled* labels at a constant learning rate. Label noise first raises the KL; from the first checkpoint on it changes little, and where it changes by less than a fifth (for the mean over sizes, on average)
+# we count it as the same loss. Both checkpoints are also *cooled* to one KL: trained further on exact conditionals, which takes the noise out of their loss.
+
+# %% mystnb={"code_prompt_show": "Groups of these comparisons"} tags=["hide-input"]
+of_steps = answers[(answers.question == "steps") & (answers.language == "grammar")].set_index("row")
+
+
+def by_model(stage, mean, published):
+    """Each size's change in accuracy, then their mean."""
+    sizes_of = [
+        line_of(display_name(row.model), row, published=published)
+        for _, row in of_steps.loc[[stage]].iterrows()
+    ]
+    return [*sizes_of, line_of("mean", of_steps.loc[mean], published=published)]
+
+
+of_longer = {
+    "as they are": by_model("plateau", "main", longer.published),
+    "cooled to one KL": by_model("cooled", "cooled, mean of sizes", longer.published),
+}
+
+# %% mystnb={"figure": {"caption": "Left: KL on the grammar during continued training on sampled labels at a constant learning rate, means over eight draws; dashed, on exact labels. Right: accuracy at the last checkpoint minus that at the first, with 95 % intervals over draws (the first mean: corrected). Violet: the paper's gain, 1.6 points.", "name": "fig-steps"}, "image": {"alt": "The KL of all sizes is nearly level on sampled labels, and falls on exact ones. All changes in accuracy lie between zero and half a point, far below the paper's 1.6."}}
+from sameloss.studies.same_loss import figures
+
+finding(
+    f"Between steps {measured['grammar'].plateau[0]:,} and {measured['grammar'].plateau[-1]:,} at a constant rate accuracy changes by {points(interval_of(longer))}; cooled to one KL, by "
+    f"{points(interval_of(of_steps.loc['cooled, mean of sizes']))}."
+)
+left, right = drawing.panels(2, width=4.4)
+figures.along_plateau(measured["grammar"].table, "kl", "KL (nats per masked token)", left)
+drawing.label_ends(left)
+draw_lines(of_longer, right)
+right.set(xlabel="accuracy gained (points)")
+right.figure.set_figheight(4)
+
+# %%
+of_hmm = main.loc["steps", "hmm"]
+say(f"""
+The verdict is *{longer.direction}, {longer["size"]}*. On the hidden Markov model the question is *{of_hmm.direction}*: {of_hmm.reason}. The dashed line shows why labels are sampled: on exact ones
+the KL keeps falling, and one does not compare at equal loss.
+""")
+
+# %%
+render(tables.control_table(answers, "steps"), decimals=4)
+
+# %% [markdown]
+# ## Is an optimal loss enough? (Table 1)
+#
+# The *lookup table* represents each token by its true log conditionals, and a probe reads these. Nothing predicts masked
+# words better, so if the loss alone determined downstream performance, no representation would do better. The paper predicts that every trained
+# model does. A token's conditionals do not depend on the token itself, which
+# a model's features contain: part of any lead may be that the table lacks it.
+
+# %%
+each = answers[(answers.question == "lookup") & (answers.row == "each model")].set_index(
+    ["language", "model"]
+)["mean"]
+largest = answers[(answers.question == "lookup") & answers.published.notna()].iloc[0]
+say(f"""
+On the grammar every size beats the table after its longest training, *d* = 24 by {each["grammar", "d24"]:.1f} points, *d* = 96 by {each["grammar", "d96"]:.1f} (the paper's 235M by {largest.published:.1f}). For the least accurate size the interval is {lookup.low:.1f} to {lookup.high:.1f}: *{lookup.direction}*. On
+the hidden Markov model, whose states one-hot tokens nearly give away, {"all trail" if each["hmm"].max() < 0 else "not all lead"}: *d* = 24 by {abs(each["hmm", "d24"]):.1f} points, *d* = 96 by {abs(each["hmm", "d96"]):.1f}.
+""")
+
+# %%
+render(tables.control_table(answers, "lookup"), decimals=4)
+
 # %% [markdown]
 # ## The experiment
 #
 # The models are those of [4 Flatness](04_flatness.ipynb), where the experiment stands: every size untrained and at the ends of
-# complete trainings of several lengths, and what follows the longest one. Here they are asked other questions.
+# complete trainings of several lengths, and what follows the longest one. Here they are asked other questions. By default two sizes are trained on two draws of the grammar, for less time; `workstation` is the recorded experiment.
 
-# %% tags=["experiment"]
+# %% mystnb={"code_prompt_show": "Runs of this page"} tags=["experiment", "hide-cell"]
 from sameloss.book.cells import begin, opened
 from sameloss.studies.same_loss.experiment import PRESETS
 from sameloss.studies.same_loss.parameters import BOUNDS, preset_of
@@ -66,177 +320,52 @@ from sameloss.studies.same_loss.tables import PAGES
 found = page.results = Comparison(flatness.results.table, PAGES["02_existence"])
 
 # %% [markdown]
+# ## How it is computed
+#
 # All measurements of all models are in one table, one number per row:
 
 # %%
-from sameloss.book.chapter import finding, render, say
-from sameloss.studies.same_loss import figures, tables
-
-table = found.table
-first = table[table.quantity == "kl"].head(4)
-render(first.drop(columns=["language", "replicate", "task", "reading"]), decimals=4)
-
-# %%
-from sameloss.book.part_one import shown
-
-measured, answers, source, provenance = shown(page)
-say(source)
-
-# %%
-render(tables.model_table(measured), decimals=1).format("{:.4f}", subset=["KL"])
+kls = found.table[found.table.quantity == "kl"]
+render(kls.head(4).drop(columns=["language", "replicate", "task", "reading"]), decimals=4)
 
 # %% [markdown]
-# Means over replicates after the longest training. KL is in nats per masked token; *unlearnt* is the same as a percentage of the KL
-# of a bag of words (a softmax regression on the counts of the other words) or, on the generated text, of all that context tells.
-# Accuracies are those of linear probes of a model's own features and of equally many for all models, averaged over the tasks,
-# which ask for hidden symbols: the start symbol (task A), one of eight, and the symbol above the first half of the sentence (task B); on the
-# hidden Markov model, its states at two positions (`-p language hmm` trains on it here). The label is the most probable symbol given the
-# sentence, so a perfect probe scores 100 %. *Room* is 100 %
-# minus the best accuracy with equally many features in any task and draw.
-
-# %% [markdown]
-# ## Are larger models better? (Figures 2 and 9)
-#
-# For each size there are several complete trainings, with different numbers of steps, which gives accuracies over a range of
-# KLs. Two sizes are compared at the smallest KL that both reach. If the loss alone mattered, all lines of the figure would coincide; the paper predicts
-# that larger models lie above smaller ones.
-
-# %% mystnb={"figure": {"caption": "Probe accuracy against KL: one line per size, one point per complete training run, means over replicates; training is longer to the right. The features of all models are expanded with random ReLU features to the same number. Horizontal lines: one-hot tokens, and the lookup table of true log conditionals, whose KL is zero.", "name": "fig-existence-sizes"}, "image": {"alt": "Probe accuracy against KL, one line per size, with horizontal lines for one-hot tokens and the lookup table."}}
-from sameloss.studies import drawing
-
-finding(tables.size_finding(answers))
-for ax in figures.by_language(measured, figures.accuracy_against_kl):
-    drawing.label_ends(ax)
-
-# %% [markdown]
-# **Is it the model or the probe?** A wider model gives its probe more features, and random combinations of a model's features can
-# help as well. The main comparison therefore expands the features of all models to the same number. The figure below shows other
-# probes beside it: features as they are; features projected to 96 dimensions, which are all that the smallest model has (four tokens of 24); the smallest
-# model's features expanded to as many as the largest has; fewer and more labels; *unseen* test sentences, without
-# those (short ones repeat) that also occur in the training set;
-# fine-tuning; and untrained models. They are shown beside the main comparison; none is subtracted from it.
-#
-# The paper's ICML text says that projecting the features to 512 dimensions does not affect accuracies, and it compares sizes with
-# features as they are.
-#
-# **Is it this language?** The recorded runs have two more. A hidden Markov model generates sentences of eight tokens; the probes'
-# tasks are its states at two positions, which can often be read off one-hot tokens alone; LSTMs are trained on it as well. The
-# other is text generated by SmolLM2-135M, a pre-trained language model ([Protocol](protocol.md)), where the task is the
-# most probable next word after the sentence. There all pre-training labels are
-# sampled, KL is estimated on 100 sentences, and the models stay far from the best possible loss. One-hot tokens have 1,200 features
-# there, the models 768.
-#
-# **Is it this KL or this learning rate?** The same two sizes are also compared at larger KLs, with label noise, and at other
-# learning rates (the peak rates are 0.005 and 0.00125). If the main verdict is
-# *supported* or *against* and one of these contradicts it, the verdict says so.
-#
-# [Verdicts](verdicts.ipynb) says what the words mean. Published effects of size are per doubling of parameters. A question is *not testable* where a rule of the protocol
-# forbids a verdict, for example that an interval that contains zero effect is wider than the published effect. The paper's gains are those of one task
-# (for size 6.9 points on task B, in proportion to our sizes 3.4; for steps 1.6 on task C); ours are means of two. Only the intervals of
-# main comparisons are widened by Holm's correction, so another row can be *supported* where the main one is not. In the
-# tables, KL and *unlearnt* are those of the common KL, and steps are those that the smaller and the larger model take to it. For continued training at a
-# constant rate (a *plateau*, below) KL and steps are those of the first and the last checkpoint. Models with label noise are
-# compared as they are or *cooled*, that is, after further training on exact conditionals that takes the noise out of their
-# loss; steps are then those of cooling.
-
-# %% mystnb={"figure": {"caption": "Accuracy of the largest model minus that of the smallest (unless a row names other models), at equal KL, with 95 % intervals over replicates: the main comparison (whose interval is widened by Holm's correction), then all other comparisons, those of untrained models included; a row without an interval was not measured on that language. Dashed: no effect; dotted: the published effect.", "name": "fig-size-controls"}, "image": {"alt": "Intervals of the size effect, one row per comparison."}}
-from sameloss.studies.same_loss.claims import EXACT_LABELS, POINTS
-
-finding(tables.size_finding(answers, "with features as they are"))
-of_size = answers[(answers.question == "size") & (answers.unit == POINTS)]
-figures.effects_by_language(of_size)
+# A size's complete trainings are points of KL and accuracy. Within a draw both sizes are interpolated, linearly in log KL, to the smallest KL that both reach, between the two trainings that enclose it, and subtracted. By hand, from the record's first draw of the
+# grammar:
 
 # %%
-OTHER_READINGS = (
-    "with features as they are",
-    "expanded to 384",  # the smaller model's features, with random ones beside them
-    "expanded to 768",
-    "projected to 96",
-    "fine-tuned",
-    "untrained",
+of_draw = {}
+for name in ("d24", "d96"):
+    of_size_ = Model(name, lr=measured["grammar"].lr)
+    kl, accuracy = (measured["grammar"].values(of_size_, of).iloc[0] for of in (KL, ACCURACY))
+    of_draw[name] = np.log(kl.to_numpy()[::-1]), accuracy.to_numpy()[::-1]  # KL rises, as np.interp needs
+target = max(logs.min() for logs, _ in of_draw.values())
+by_hand = np.subtract(*(np.interp(target, *of_draw[name]) for name in ("d96", "d24")))
+pairs = ends_at("grammar")
+print(f"by hand {by_hand:+.6f}, library {(pairs['second'] - pairs['first']).iloc[0]:+.6f} points")
+
+# %% [markdown]
+# Labels are the most probable hidden symbol given the sentence, so a perfect probe scores 100 %: on the grammar the start symbol (task A) and the symbol above the first half of the sentence (task B), on the hidden Markov model its states at
+# two positions, on the text the most probable next word. Accuracy is the mean of the tasks. A bag of words is a softmax regression on the counts of the other words. [Verdicts](verdicts.ipynb) says what *not testable* and the other words mean.
+#
+# **In small, on this machine.** The trainings of this page and what they answer:
+
+# %%
+own = tables.checkpoints(found.table).query("stage == 'descent'")
+own = (
+    own.groupby(["language", "model", "lr", "steps"], sort=False)[["kl", "trace", "accuracy"]]
+    .mean()
+    .reset_index()
 )
-beside = [tables.answer_in_words(answers, "size") + "\n"]
-for name, rows in of_size.groupby("language", sort=False):
-    other = rows[rows.row.isin(OTHER_READINGS) | rows.over.notna()]
-    if len(other):
-        beside.append(
-            f"- Other comparisons on the {tables.LANGUAGES[name]}: {tables.effects_in_words(other)}."
-        )
-say("\n".join(beside))
-
-# %%
-render(tables.control_table(answers, "size"), decimals=4)
-
-# %% [markdown]
-# ## Do more steps help? (Figure 1)
-#
-# After the longest training, we continue with *sampled* labels at a constant learning rate (the *plateau*). Label noise
-# first raises the KL; from the first checkpoint on it changes little, and where it changes by less than a fifth (for the mean over sizes, on average)
-# we count it as the same loss.
-# The dashed line (one size) shows the same continuation on exact labels, whose KL keeps falling, so it does not isolate the
-# effect of label noise.
-
-# %% mystnb={"figure": {"caption": "KL (left) and probe accuracy (right) during continued training at a constant rate, means over replicates. Solid: sampled labels; dashed: exact labels.", "name": "fig-steps"}, "image": {"alt": "Left, KL against steps at a constant rate, nearly level; right, probe accuracy against steps."}}
-finding(tables.steps_finding(answers[answers.question == "steps"], measured))
-first = measured[measured.language == measured.language.iloc[0]]
-left, right = drawing.panels(2, width=4.5)
-figures.along_plateau(first, "kl", "KL (nats per masked token)", left)
-figures.along_plateau(first, "accuracy", figures.ACCURACY, right)
-drawing.label_ends(right)
-
-# %%
-say(tables.answer_in_words(answers, "steps"))
-of_one_kl = ("cooled, mean of sizes", EXACT_LABELS, f"{EXACT_LABELS}, mean of sizes")
-others = answers[(answers.question == "steps") & answers.row.isin(of_one_kl)]
-if len(others):
-    say(
-        f"Both checkpoints cooled to one KL, or trained without label noise: {tables.effects_in_words(others)}."
-    )
-
-# %%
-render(tables.control_table(answers, "steps"), decimals=4)
-
-# %% [markdown]
-# ## Is an optimal loss enough? (Table 1)
-#
-# The *lookup table* represents each token by its true log conditionals, and a probe reads these. Nothing predicts masked
-# words better, so if the loss alone determined downstream performance, no representation would do better. The paper predicts that every trained
-# model does; the main comparison is with the least accurate size. A token's conditionals do not depend on the token itself, which
-# a model's features contain: so part of any lead may be that the table lacks it. The paper's number is the lead of its 235M
-# model, and stands beside that of our largest.
-
-# %%
-say(tables.answer_in_words(answers, "lookup"))
-
-# %%
-render(tables.control_table(answers, "lookup"), decimals=4)
-
-# %% [markdown]
-# ## What this page found
-#
-# The main comparison for each question:
-
-# %%
-render(tables.answer_table(answers, PAGES["02_existence"]))
-
-# %%
-from sameloss.studies.verdict import chance_in_words
-
-say(chance_in_words(answers[answers.question.isin(PAGES["02_existence"])]))
-
-# %% tags=["remove-input"]
-say(provenance)
-
-# %% [markdown]
-# From the runs of this page alone:
+render(own.rename(columns={"kl": "KL"}), decimals=3)
 
 # %%
 render(tables.answer_table(found.answers))
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
-kl = table[table.quantity == "kl"].groupby("stage").value.mean()
-print("descents end below the KL of untrained models:", bool(kl["descent"] < kl["untrained"]))
+means = kls.groupby("stage").value.mean()
+print("descents end below the KL of untrained models:", bool(means["descent"] < means["untrained"]))
+print("by hand as the library:", bool(abs(by_hand - (pairs["second"] - pairs["first"]).iloc[0]) < 1e-6))
 
 # %% [markdown]
 # ## Deviations
@@ -259,5 +388,7 @@ print("descents end below the KL of untrained models:", bool(kl["descent"] < kl[
 
 # %% tags=["hide-input"]
 from sameloss.book.chapter import close
+from sameloss.book.part_one import records_in_words
 
-close(page, table)
+say(records_in_words())
+close(page, found.table)

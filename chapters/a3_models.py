@@ -12,11 +12,15 @@
 # # A.3 Models
 #
 # **The claim** (Appendix A.3, Table 3 of [Liu et al., 2023](bibliography.md); Table 4 of the ICML text): the grammar and OPT
-# are learned by transformers like BERT in nine sizes, named 2M to 730M, and the HMM by PyTorch's LSTMs in five.
+# are learned by transformers like BERT in nine sizes, named 2M to 730M, and the HMM by PyTorch's LSTMs in five. How large are they, and are this book's models the same?
 #
-# **What you will see**: the blocks and the head as equations beside their code; which parameters the names of the
-# sizes count, and how few of them a language of a few hundred words uses; which kind of LSTM fits the names; and
-# that HuggingFace's `transformers` opens the models trained here and computes the same logits.
+# **Idea.** A size is named by its number of parameters. But BERT's word embedding has a row for each of 30,522 words, and a grammar of 200 words uses 201 of them. So we count the parameters that are ever
+# used. It matters: effects of size are compared per *doubling* of parameters.
+#
+# **By hand.** An encoder of width 4 with one block of inner width 8, for 3 words and 4 positions, has 40 parameters in its embeddings, 172 in the block, 8 in the last LayerNorm and 31 in the head: 251, counted
+# [below](#counting-an-encoder). With BERT's word embedding it would have $(30\,522 - 4)\cdot 4 = 122{,}072$ more.
+#
+# **Prediction.** If the names count parameters in use, the two points of each line in the figure coincide, and 2M and 730M are 8.5 doublings apart.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, workstation, pretrained, gpu-hour, gpu, paper
@@ -30,49 +34,99 @@ processes: int = None  # that share one training, each on a core or GPU of its o
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
+# %% mystnb={"code_prompt_show": "Parameters of the nine sizes, by part"} tags=["hide-input"]
+from dataclasses import asdict
+
+import numpy as np
+import pandas as pd
+import torch
+from transformers import BertConfig, BertForPreTraining
+
+from sameloss.languages.paper import PAPER_LANGUAGE as paper
+from sameloss.models.sizes import SIZES
+
+
+def millions(*modules):
+    return sum(parameter.numel() for module in modules for parameter in module.parameters()) / 1e6
+
+
+def as_bert(d_model, layers=1, heads=1, d_inter=1):
+    """Millions of parameters of a BERT by part; its output shares the matrix of the word embedding."""
+    shape = {"num_attention_heads": heads, "num_hidden_layers": layers, "intermediate_size": d_inter}
+    with torch.device("meta"):
+        model = BertForPreTraining(BertConfig(hidden_size=d_model, **shape))
+    bert, head = model.bert, model.cls.predictions
+    words = millions(bert.embeddings.word_embeddings)
+    return {
+        "word embedding": words,
+        "positions, types": millions(bert.embeddings) - words,
+        "blocks": millions(bert.encoder),
+        "pooler": millions(bert.pooler),
+        "head": millions(head.transform) + head.bias.numel() / 1e6,
+    }
+
+
+# %% mystnb={"code_prompt_show": "Their numbers"} tags=["hide-input"]
+from sameloss.studies import drawing
+
+drawing.use_style()
+listed = [{"size": name, **asdict(s), **as_bert(**asdict(s))} for name, s in SIZES["paper"].items()]
+sizes = pd.DataFrame(listed)
+sizes["as BERT"] = sizes.loc[:, "word embedding":"head"].sum(axis=1)
+sizes["here"] = [s.parameter_count(paper.words, paper.max_length) / 1e6 for s in SIZES["paper"].values()]
+named = sizes["size"].str.removesuffix("M").astype(float)
+sizes["off"] = 100 * (named / sizes["as BERT"] - 1)
+smallest, largest = sizes.iloc[0], sizes.iloc[-1]
+doublings = {of: np.log2(largest[of] / smallest[of]) for of in ("as BERT", "here")}
+
+# %% mystnb={"figure": {"caption": "The paper's nine sizes. Left: the parameters that a size's name counts, and those in use for a language of 200 words and sentences of at most 32. Right: the parts of a model as HuggingFace's BERT has them; all but 201 of 30,522 rows of the word embedding are never used; grey: the rest.", "name": "fig-sizes"}, "image": {"alt": "For the largest sizes the named and the used numbers of parameters agree; the smaller a model, the farther they are apart, up to a factor of thirty. The word embedding fills nearly all of the smallest model and almost nothing of the largest."}}
+from sameloss.book.chapter import finding
+
+finding(
+    f"Of the {smallest['size']} model's parameters {smallest.here:.2f} million are ever used, of the {largest['size']} model's {largest.here:.0f}: "
+    f"{doublings['here']:.0f} doublings, where BERT's count has {doublings['as BERT']:.1f}."
+)
+left, right = drawing.panels(2, width=4.4)
+y, seen = -np.arange(len(sizes)), 0
+left.hlines(y, sizes.here, named, color="0.75", lw=1.5, zorder=0)
+left.plot(named, y, "o", color="0.35", label="as named")
+left.plot(sizes.here, y, "s", color="C0", label="in use")
+left.set(xscale="log", xlabel="parameters (millions)")
+left.legend(loc="lower left", fontsize="small")
+left.xaxis.set_major_formatter("{x:g}")
+others = sizes[["positions, types", "pooler", "head"]].sum(axis=1)
+for part, colour in ((sizes.blocks, "C0"), (others, "0.6"), (sizes["word embedding"], "C1")):
+    share = 100 * part / sizes["as BERT"]
+    right.barh(y, share, left=seen, color=colour)
+    seen = seen + share
+right.set(xlabel="share of BERT's parameters (%)", xlim=(0, 100))
+right.text(60, y[0], "word embedding", ha="center", va="center", fontsize="small")
+right.text(50, y[-1], "blocks", ha="center", va="center", fontsize="small", color="white")
+for ax in (left, right):
+    ax.set_yticks(y, sizes["size"])
+    ax.grid(axis="y", visible=False)
+
+# %%
+from sameloss.book.chapter import say
+from sameloss.book.part_one import recorded_answers
+from sameloss.statistics.intervals import Interval
+
+norms = recorded_answers().query("question == 'post-LN'").set_index(["language", "unit"])
+post = {key: Interval(row["mean"], row.low, row.high) for key, row in norms.iterrows()}
+gain, flatter = (post["grammar", unit] for unit in ("points", "ratio"))
+used = sizes.set_index("size").here
+say(f"""
+**What we find.** The names count BERT's embedding: all are within {sizes.off.abs().max():.0f} % of a BERT of that shape. In use are {100 * smallest.here / smallest["as BERT"]:.0f} % of its parameters in {smallest["size"]} and {100 * largest.here / largest["as BERT"]:.0f} % in {largest["size"]}, so the
+largest is {largest.here / smallest.here:,.0f} times the smallest, not {largest["as BERT"] / smallest["as BERT"]:,.0f} times. Between 9M and 730M, whose difference is the paper's effect of size, lie {np.log2(used["730M"] / used["9M"]):.0f} doublings; all published effects in this book are
+scaled by them. *Where LayerNorm stands*, on which text and released code differ: at equal KL post-LN changes accuracy by {gain.value:+.1f} points ({gain.low:.1f} to {gain.high:.1f}) on the grammar, and pre-LN's trace is {flatter.value:.2f} times
+post-LN's ({flatter.low:.2f} to {flatter.high:.2f}). `transformers` [computes the same logits](#the-same-function-in-transformers) from our models.
+""")
+
 # %% [markdown]
-# ## The experiment
+# **What limits this.** Counts are exact, but that the paper's LSTMs [have two directions](#which-lstm) is an inference from their names. Pre-LN and post-LN are compared at one size, *d* = 48, on
+# eight draws of the grammar and three of the hidden Markov model.
 #
-# Recorded runs train one size with post-LN as well as with pre-LN; other presets have the models alone.
-
-# %% tags=["experiment", "hide-input"]
-from sameloss.book.cells import begin
-from sameloss.studies.same_loss.experiment import ADAMW, tabled
-from sameloss.studies.same_loss.experiment import PRESETS as EXPERIMENTS
-from sameloss.studies.same_loss.parameters import BOUNDS, chosen, of_one_size, preset_of
-
-PRESETS = {
-    name: {"experiment": e, "algorithms": (("post-ln", None),) if name == "workstation" else ()}
-    for name, e in EXPERIMENTS.items()
-}
-page = begin(globals(), "a3_models", PRESETS, BOUNDS, auto=preset_of)
-experiment = of_one_size(chosen(page.values), "a3_models")
-page.about, model = experiment.about, experiment.size
-
-
-# %% tags=["experiment"]
-def measured_on(replicate):
-    """Pre-LN and post-LN, by number of steps, and the flatness of their longest trainings."""
-    yield replicate.baselines()
-    yield replicate.untrained(model)
-    for algorithm in (ADAMW, *page.algorithms):
-        yield from (replicate.trained(model, steps, algorithm=algorithm) for steps in experiment.lengths)
-        if page.algorithms:
-            yield replicate.flatness(model, algorithm)
-
-
-replicates = list(experiment.replicates())
-measurements = [measurement for replicate in replicates for measurement in measured_on(replicate)]
-numbers = page.stack([measurement.run for measurement in measurements])
-
-# %% tags=["comparison"]
-from sameloss.studies.same_loss.claims import Comparison
-from sameloss.studies.same_loss.tables import PAGES
-
-found = page.results = Comparison(tabled(measurements, numbers), PAGES["a3_models"])
-
-# %% [markdown]
-# ## The idea
+# ## The blocks
 #
 # Each token enters as the sum of a word embedding and a position embedding, $h_t = \mathrm{LN}(E_{x_t} + P_t)$; row 0
 # of $E$ belongs to `[MASK]`. Then come $L$ blocks. In each, attention mixes the positions, an MLP transforms every
@@ -135,8 +189,9 @@ from sameloss.models.masked_model import MaskedLanguageModel
 show_source(MaskedLanguageModel.head)
 
 # %% [markdown]
-# **By hand.** How many parameters has a pre-LN encoder of width $d = 4$ with one block, $d_\text{inter} = 8$, for
-# $c = 3$ words and $n = 4$ positions? The number of heads does not matter.
+# ## Counting an encoder
+#
+# Width $d = 4$, one block, $d_\text{inter} = 8$, $c = 3$ words and $n = 4$ positions; the number of heads does not matter:
 #
 # | part | formula | |
 # |---|---|---|
@@ -167,90 +222,27 @@ encoder_parameters(tiny, words=3, max_length=4), counted
 # %% [markdown]
 # ## What a size's name counts (Table 3)
 #
-# BERT surrounds its blocks with more parameters than a small language needs. The table counts them in millions, as
-# HuggingFace's `transformers` builds them: `as BERT` is the sum of the parts, `here` the count of this book's model of the
+# In millions, as HuggingFace's `transformers` builds BERT: `as BERT` is the sum of the parts, `here` the count of this book's model of the
 # same shape, and `name off (%)` the percentage by which the paper's name exceeds that sum.
 
 # %%
-import torch
-from transformers import BertConfig, BertForPreTraining
-
-
-def millions(*modules):
-    return sum(parameter.numel() for module in modules for parameter in module.parameters()) / 1e6
-
-
-def as_bert(d_model, layers=1, heads=1, d_inter=1):
-    """Millions of parameters of a BERT by part; its output shares the matrix of the word embedding."""
-    sizes = {"num_attention_heads": heads, "num_hidden_layers": layers, "intermediate_size": d_inter}
-    with torch.device("meta"):
-        model = BertForPreTraining(BertConfig(hidden_size=d_model, **sizes))
-    bert, head = model.bert, model.cls.predictions
-    words = millions(bert.embeddings.word_embeddings)
-    return {
-        "word embedding": words,
-        "positions, types": millions(bert.embeddings) - words,
-        "blocks": millions(bert.encoder),
-        "pooler": millions(bert.pooler),
-        "head": millions(head.transform) + head.bias.numel() / 1e6,
-    }
-
-
-# %%
-from dataclasses import asdict
-
-import pandas as pd
-
 from sameloss.book.chapter import render
-from sameloss.languages.paper import PAPER_LANGUAGE as paper
-from sameloss.models.sizes import SIZES
 
-shapes = SIZES["paper"]
-sizes = pd.DataFrame(
-    {"size": name, **asdict(shape), **as_bert(**asdict(shape))} for name, shape in shapes.items()
-)
-sizes["as BERT"] = sizes.loc[:, "word embedding":"head"].sum(axis=1)
-sizes["here"] = [shape.parameter_count(paper.words, paper.max_length) / 1e6 for shape in shapes.values()]
-sizes["off"] = 100 * (sizes["size"].str.removesuffix("M").astype(float) / sizes["as BERT"] - 1)
 render(sizes.rename(columns={"off": "name off (%)"}))
 
 # %%
-from sameloss.book.chapter import say
-
 bert = BertConfig()
-smallest, largest = sizes.iloc[0], sizes.iloc[-1]
 farthest = sizes.loc[sizes.off.abs().idxmax()]
 share = 100 * sizes["word embedding"] / sizes["as BERT"]
 say(f"""
-- **Word embedding**: {bert.vocab_size:,} rows. A language of {paper.words} words uses
-  {100 * (paper.words + 1) / bert.vocab_size:.1f} % of them. They make up {share.iloc[0]:.0f} % of {smallest["size"]} and
-  {share.iloc[-1]:.0f} % of {largest["size"]}.
-- **Positions, types**: {bert.max_position_embeddings} and {bert.type_vocab_size} rows, and the LayerNorm after them. Sentences have at most
-  {paper.max_length} tokens, and a single type.
+- **Word embedding**: {bert.vocab_size:,} rows, of which a language of {paper.words} words uses {100 * (paper.words + 1) / bert.vocab_size:.1f} %. They make up {share.iloc[0]:.0f} % of {smallest["size"]} and {share.iloc[-1]:.0f} % of {largest["size"]}.
+- **Positions, types**: {bert.max_position_embeddings} and {bert.type_vocab_size} rows, and the LayerNorm after them. Sentences have at most {paper.max_length} tokens, and a single type.
 - **Blocks**: as above, without a final LayerNorm. Apart from that LayerNorm, this is the only part that is the same here.
 - **Pooler**: a layer that reads BERT's first token. Masked-language modelling does not train it.
 - **Head**: as above, with an output bias for each of the {bert.vocab_size:,} ids.
 
-The names are rounded up or down; {farthest["size"]} deviates most, by {farthest.off:+.1f} %. More important is what they
-hide. By BERT's count the largest model is {largest["as BERT"] / smallest["as BERT"]:,.0f} times the smallest; without
-unused rows it is {largest.here / smallest.here:,.0f} times, and {smallest["size"]} has {smallest.here:.2f} million
-parameters that are ever used.
+The names are rounded up or down; {farthest["size"]} deviates most, by {farthest.off:+.1f} %.
 """)
-
-# %% [markdown]
-# The sizes of the laptop preset are named by their width:
-
-# %%
-rows, language = [], replicates[0].language
-for size in replicates[0].models:
-    shape = replicates[0].setup.models[size]
-    with torch.device("meta"):
-        model = shape.build(language.words, language.max_length)
-    blocks = round(1e6 * millions(model.blocks, model.final_norm))
-    head = round(1e6 * millions(model.head_dense, model.head_norm)) + len(model.head_bias)
-    parts = {"embeddings": model.parameter_count - blocks - head, "blocks": blocks, "head": head}
-    rows.append({"size": size, **asdict(shape), **parts, "all": model.parameter_count})
-render(pd.DataFrame(rows))
 
 # %% [markdown]
 # ## A ladder into one width (Table 4)
@@ -261,8 +253,6 @@ render(pd.DataFrame(rows))
 # column `d_inter`; Table 4 prints other numbers.
 
 # %%
-import numpy as np
-
 from sameloss.models.sizes import LADDER, PRINTED_D_INTER
 
 ladder = pd.DataFrame({"size": name, **asdict(shape)} for name, shape in LADDER.items())
@@ -304,16 +294,16 @@ for name, shape in LSTM_SIZES["paper"].items():
     row = {"two directions": others + millions(model.blocks), "one direction": others + millions(plain)}
     rows.append({"size": name, **asdict(shape), **row, "here": millions(model)})
 lstms = pd.DataFrame(rows)
-named = lstms["size"].str.removesuffix("M").astype(float).where(lstms["size"] != "29M")  # 29M is our name
-lstms["off"] = 100 * (named / lstms["two directions"] - 1)
-lstms["off, one direction"] = 100 * (named / lstms["one direction"] - 1)
+of_name = lstms["size"].str.removesuffix("M").astype(float).where(lstms["size"] != "29M")  # 29M is our name
+lstms["off"] = 100 * (of_name / lstms["two directions"] - 1)
+lstms["off, one direction"] = 100 * (of_name / lstms["one direction"] - 1)
 render(lstms.rename(columns={"off": "name off (%)", "off, one direction": "off (%), one direction"}))
 
 # %%
-large, small = lstms[lstms["size"].isin(["67M", "135M"])], lstms.iloc[0]
+two_largest, small = lstms[lstms["size"].isin(["67M", "135M"])], lstms.iloc[0]
 say(
-    f"The two largest names settle the question: they are within {large.off.abs().max():.1f} % of the count for two "
-    f"directions, and at least {large['off, one direction'].abs().min():.0f} % from the count for one. The smallest name "
+    f"The two largest names settle the question: they are within {two_largest.off.abs().max():.1f} % of the count for two "
+    f"directions, and at least {two_largest['off, one direction'].abs().min():.0f} % from the count for one. The smallest name "
     f"cannot distinguish {small['two directions']:.1f} from {small['one direction']:.1f} million, since most of its "
     "parameters are the word embedding. The task needs two directions as well: an LSTM that only reads forwards never "
     "sees the tokens after the mask."
@@ -399,34 +389,73 @@ print(type(opened).__name__, theirs[:4].detach().numpy().round(4), ours[:3].deta
 # ```
 #
 # `transformers` has no LSTM like ours, so `export_model` refuses one with a message.
+# %% [markdown]
+# ## The experiment: pre-LN beside post-LN
 #
-# ## Pre-LN beside post-LN
-#
-# The released code and the paper's text place the LayerNorms differently. To see whether it matters, the recorded runs
-# train one size both ways, from the same seeds on the same sentences. Effects are differences at equal KL: the
-# accuracy of post-LN minus that of pre-LN in points, and the trace of pre-LN divided by that of post-LN. The laptop
-# preset leaves post-LN out.
+# The released code and the paper's text place the LayerNorms differently. To see whether it matters, recorded runs
+# train one size both ways, from the same seeds on the same sentences; other presets have the models alone.
 
-# %%
-from sameloss.studies.same_loss import tables
-from sameloss.book.part_one import recorded_answers
+# %% mystnb={"code_prompt_show": "Presets"} tags=["experiment", "hide-input"]
+from sameloss.book.cells import begin
+from sameloss.studies.same_loss.experiment import ADAMW, tabled
+from sameloss.studies.same_loss.experiment import PRESETS as EXPERIMENTS
+from sameloss.studies.same_loss.parameters import BOUNDS, chosen, of_one_size, preset_of
 
-norms = tables.control_table(recorded_answers(), "post-LN")
-render(norms, decimals=4) if len(norms) else say("The recorded runs do not contain post-LN yet.")
+PRESETS = {
+    name: {"experiment": e, "algorithms": (("post-ln", None),) if name == "workstation" else ()}
+    for name, e in EXPERIMENTS.items()
+}
+
+# %% mystnb={"code_prompt_show": "Start of this page"} tags=["experiment", "hide-cell"]
+page = begin(globals(), "a3_models", PRESETS, BOUNDS, auto=preset_of)
+experiment = of_one_size(chosen(page.values), "a3_models")
+page.about, model = experiment.about, experiment.size
+
+
+# %% tags=["experiment"]
+def measured_on(replicate):
+    """Pre-LN and post-LN, by number of steps, and the flatness of their longest trainings."""
+    yield replicate.baselines()
+    yield replicate.untrained(model)
+    for algorithm in (ADAMW, *page.algorithms):
+        yield from (replicate.trained(model, steps, algorithm=algorithm) for steps in experiment.lengths)
+        if page.algorithms:
+            yield replicate.flatness(model, algorithm)
+
+
+# %% mystnb={"code_prompt_show": "Runs of this page"} tags=["experiment", "hide-cell"]
+replicates = list(experiment.replicates())
+measurements = [measurement for replicate in replicates for measurement in measured_on(replicate)]
+numbers = page.stack([measurement.run for measurement in measurements])
+
+# %% tags=["comparison"]
+from sameloss.studies.same_loss.claims import Comparison
+from sameloss.studies.same_loss.tables import PAGES
+
+found = page.results = Comparison(tabled(measurements, numbers), PAGES["a3_models"])
 
 # %% [markdown]
-# ## Summary
+# Effects are differences at equal KL: the accuracy of post-LN minus that of pre-LN in points, and the trace of pre-LN divided by that of post-LN.
 
 # %%
-computed_alike = agreement[agreement.precision == "float64"].difference.max()
-say(
-    f"The paper's names count BERT's embedding of {bert.vocab_size:,} rows: without unused rows the smallest model has "
-    f"{smallest.here:.2f} million parameters, and the largest is {largest.here / smallest.here:,.0f} times as large. "
-    f"The names of the two largest LSTMs fit two directions, within {large.off.abs().max():.1f} %. "
-    f"{'The effect of post-LN is not measured yet. ' if norms.empty else ''}"
-    f"The counts are exact, and `transformers` reproduces our logits to within {computed_alike:.0e} in double precision; "
-    "which LSTM the paper trained remains an inference from the names."
-)
+from sameloss.studies.same_loss.tables import control_table
+
+render(control_table(recorded_answers(), "post-LN"), decimals=4)
+
+# %% [markdown]
+# The sizes of this page's preset are named by their width:
+
+# %%
+rows, language = [], replicates[0].language
+for size in replicates[0].models:
+    shape = replicates[0].setup.models[size]
+    with torch.device("meta"):
+        model = shape.build(language.words, language.max_length)
+    blocks = round(1e6 * millions(model.blocks, model.final_norm))
+    head = round(1e6 * millions(model.head_dense, model.head_norm)) + len(model.head_bias)
+    parts = {"embeddings": model.parameter_count - blocks - head, "blocks": blocks, "head": head}
+    rows.append({"size": size, **asdict(shape), **parts, "all": model.parameter_count})
+render(pd.DataFrame(rows))
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
@@ -434,8 +463,8 @@ counts = [encoder_parameters(s, paper.words, paper.max_length) / 1e6 for s in SI
 differences = agreement.groupby("precision").difference.max()
 print("the formula counts every size of Table 3:", counts == list(sizes.here))
 print("every name of Table 3 is within 10 % of BERT's count:", bool((sizes.off.abs() < 10).all()))
-print("67M and 135M are two directions:", bool((large.off.abs() < 1).all()))
-print("67M and 135M are not one direction:", bool((large["off, one direction"].abs() > 10).all()))
+print("67M and 135M are two directions:", bool((two_largest.off.abs() < 1).all()))
+print("67M and 135M are not one direction:", bool((two_largest["off, one direction"].abs() > 10).all()))
 print("sizes of Table 4 whose printed MLP width embeds:", list(ladder["size"][embeds]))
 print("transformers computes our logits:", bool(differences.float32 < 1e-4 and differences.float64 < 1e-10))
 print("and our probabilities, of words only:", torch.allclose(theirs[1:-1], ours) and not theirs[0])
@@ -462,5 +491,7 @@ print("and our probabilities, of words only:", torch.allclose(theirs[1:-1], ours
 
 # %% tags=["hide-input"]
 from sameloss.book.chapter import close
+from sameloss.book.part_one import records_in_words
 
+say(records_in_words())
 close(page)

@@ -444,7 +444,7 @@ def _no_better_than_tokens(m: Measurements) -> str:
     ends = [m.end(name, ACCURACY) for name in m.family]
     best = max(ends, key=lambda end: float(end.mean()))
     lead = seed_interval((best - m.value(BASELINE, TOKENS)).dropna())
-    words = f"the best one leads by {lead.value:.1f} points, {lead.low:.1f} to {lead.high:.1f}"
+    words = f"the best one's lead is {lead.value:.1f} points, {lead.low:.1f} to {lead.high:.1f}"
     return f"no size is shown to beat one-hot tokens ({words})" if lead.low <= 0 else ""
 
 

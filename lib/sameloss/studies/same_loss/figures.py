@@ -15,11 +15,9 @@ from sameloss.studies.drawing import KL_LABEL, MARKERS, Style, panels, plain_log
 from sameloss.studies.names import display_name
 from sameloss.studies.same_loss.claims import (
     EXACT_LABELS,
-    EXPANDED,
     FLATTER,
     GAINED,
     MAIN,
-    OTHER,
     PLATEAU,
     RATIO,
 )
@@ -60,22 +58,6 @@ def _kl_axis(ax: Axes, kls: pd.Series, **labels: str) -> Axes:
     plain_log_axis(ax.xaxis, kls)
     ax.invert_xaxis()
     return ax
-
-
-def accuracy_against_kl(table: pd.DataFrame, ax: Axes) -> Axes:
-    """Draw accuracy against KL over complete descents at the main rate, means over replicates.
-
-    Horizontal lines need no model: one-hot tokens and the lookup table, both with random features.
-    """
-    descents, styles = main_descents(table), _styles(table)
-    for model, part in descents.groupby("model", sort=False):
-        mean = part.groupby("steps")[["kl", "accuracy"]].mean()
-        ax.plot(mean.kl, mean.accuracy, **styles[model])
-    for name, label, style in (("tokens", "one-hot tokens", ":"), ("lookup", "lookup table", "--")):
-        values = table[table.reading == f"{name}, {EXPANDED}"].value
-        if len(values):
-            ax.axhline(values.mean(), color="0.35", ls=style, lw=1.3, label=label)
-    return _kl_axis(ax, descents.kl, ylabel=ACCURACY)
 
 
 def trace_against_kl(table: pd.DataFrame, ax: Axes) -> Axes:
@@ -128,19 +110,6 @@ def accuracy_against_trace(table: pd.DataFrame, ax: Axes) -> Axes:
     ax.set(xscale="log", xlabel=TRACE, ylabel=ACCURACY)
     plain_log_axis(ax.xaxis, ends.trace)
     return ax
-
-
-def by_algorithm(table: pd.DataFrame, quantity: str, ax: Axes) -> Axes:
-    """Draw a quantity against KL over complete trainings of one size, one line per algorithm."""
-    rows = checkpoints(table)
-    others = rows[rows.stage == OTHER]
-    adamw = rows[(rows.stage == "descent") & rows.model.isin(others.model) & rows.lr.isin(others.lr)]
-    drawn = pd.concat([adamw.assign(variant="adamw"), others])
-    for i, (variant, part) in enumerate(drawn.groupby("variant", sort=False)):
-        mean = part.groupby("steps")[["kl", quantity]].mean()
-        name = display_name(str(variant))
-        ax.plot(mean.kl, mean[quantity], label=name, lw=1.3, color=f"C{i}", marker=MARKERS[i % 9])
-    return _kl_axis(ax, drawn.kl, ylabel=ACCURACY if quantity == "accuracy" else TRACE)
 
 
 COLOURS = {

@@ -7,8 +7,6 @@ import numpy as np
 import pandas as pd
 
 from sameloss.errors import ParameterError
-from sameloss.runs.measurements import MEASURES
-from sameloss.statistics.prediction import mean_correlation
 from sameloss.studies.names import display_name
 from sameloss.studies.same_loss.claims import (
     EACH,
@@ -22,9 +20,7 @@ from sameloss.studies.same_loss.claims import (
     RATE_SLOPE,
     RATIO,
     SLOPE,
-    baseline_kl,
 )
-from sameloss.studies.same_loss.experiment import LSTMS
 from sameloss.studies.verdict import Direction, in_words
 
 QUESTIONS = {
@@ -158,17 +154,11 @@ def findings(answers: pd.DataFrame, questions: Iterable[str] = tuple(QUESTIONS))
 
 
 EFFECTS = {
-    "size": "the largest model's lead over the smallest",
-    "steps": "the mean change in accuracy",
     "flatness by size": "the smallest model's trace over the largest's",
     "flatness by steps": "the trace at the first checkpoint of the plateau over that at the last",
     "flatness as a cause": "the gain in accuracy",
-    "lookup": "the lead of the least accurate size over the lookup table",
     "adversary": "AdamW's lead over the adversary",
     "flatness by adversary": "the adversary's trace over AdamW's",
-    "flatness by regularisers": "AdamW's trace over SAM's",
-    "accuracy by regularisers": "SAM's lead over AdamW",
-    "mask rate": "the lead of 15 % masks over one mask",
 }
 """What is measured, by question; other questions have an effect."""
 
@@ -176,7 +166,7 @@ EFFECTS = {
 def answer_in_words(answers: pd.DataFrame, question: str) -> str:
     """Return the main answer to a question on each language, as Markdown."""
     doublings = " for as many doublings of the parameters"
-    of = {"size": doublings, "flatness by size": doublings, "flatness as a cause": " between sizes"}
+    of = {"flatness by size": doublings, "flatness as a cause": " between sizes"}
     sentences = [
         f"On the {row.language} {EFFECTS.get(question, 'the effect')} is {row.effect.replace(' times ', ' ')}"
         + (f"; the paper's is {row.published}{of.get(question, '')}" if row.published != "–" else "")
@@ -215,37 +205,6 @@ def control_table(answers: pd.DataFrame, question: str) -> pd.DataFrame:
     return table.drop(columns=empty + (["language"] if table.language.nunique() == 1 else []))
 
 
-def model_table(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the models after their longest descent at the main rate, means over replicates.
-
-    Accuracies are the tasks' mean, on the models' own features and on as many for all models; the room is
-    100 % minus the best of the latter in any task and replicate.
-    """
-    parts = []
-    for language, part in table.groupby("language", sort=False):
-        descents = main_descents(part).assign(as_is=main_descents(part, "features").accuracy)
-        ends = descents[descents.steps == descents.steps.max()]
-        means = (
-            ends.groupby(["parameters", "model"])[["kl", "trace", "as_is", "accuracy"]].mean().reset_index()
-        ).sort_values("model", key=lambda names: names.isin(list(LSTMS)), kind="stable")
-        own = part[part.stage.eq("descent") & part.lr.eq(main_lr(part)) & part.reading.eq(EXPANDED)]
-        best = own[own.steps == own.steps.max()].groupby("model").value.max()
-        columns = {
-            "language": LANGUAGES[str(language)],
-            "model": means.model.map(display_name),
-            "parameters": means.parameters,
-            "KL": means.kl,
-            "unlearnt (%)": 100 * means.kl / baseline_kl(part),
-            "rate": f"{main_lr(part):g}",
-            "trace": means.trace,
-            "accuracy (%)": means.as_is,
-            "equal features (%)": means.accuracy,
-            "room": 100 - means.model.map(best),
-        }
-        parts.append(pd.DataFrame(columns))
-    return pd.concat(parts, ignore_index=True)
-
-
 def algorithm_table(table: pd.DataFrame) -> pd.DataFrame:
     """Return KL, trace and accuracy at the end of each algorithm's training, means over replicates."""
     means = _ends_by_algorithm(table).groupby(["language", "algorithm"], sort=False)[
@@ -264,29 +223,6 @@ def _ends_by_algorithm(table: pd.DataFrame) -> pd.DataFrame:
     ends = rows[(rows.model == models[0]) & (rows.lr == lr) & rows.stage.isin(["descent", OTHER])]
     ends = ends[ends.steps == ends.steps.max()]
     return ends.assign(algorithm=ends.variant.replace("", "adamw"))
-
-
-def predictor_table(table: pd.DataFrame) -> pd.DataFrame:
-    """Return how well candidate predictors rank the accuracies of the models of all algorithms.
-
-    Returns:
-        One row per language and predictor: minus the rank correlation within a replicate, its mean over
-        replicates (in Fisher's z) with the 95 % interval. Positive: *less* of the predictor goes with *more*
-        accuracy.
-
-    """
-    ends, rows = _ends_by_algorithm(table), []
-    measures = [name for name in ends if name in ("kl", *MEASURES.values()) and ends[name].notna().any()]
-    for language, part in ends.groupby("language", sort=False):
-        if part.groupby("replicate").size().max() < 2:  # one algorithm has no order
-            continue
-        for name in measures:
-            replicates = part.groupby("replicate")[[name, "accuracy"]]
-            correlations = -replicates.apply(lambda pair: pair.corr("spearman").iloc[0, 1])
-            mean, low, high = mean_correlation(correlations.to_numpy())
-            row = {"language": LANGUAGES[str(language)], "predictor": name.replace("kl", "KL")}
-            rows.append({**row, "correlation": mean, "low": low, "high": high})
-    return pd.DataFrame(rows).sort_values(["language", "correlation"], ascending=False, ignore_index=True)
 
 
 # Sentences: what a page found, and the titles of figures.
@@ -339,18 +275,6 @@ def _why_not(answers: pd.DataFrame, question: str) -> str:
     """Title of a figure whose comparison could not be made."""
     reasons = answers[(answers.question == question) & (answers.row == MAIN)].reason.dropna()
     return f"Nothing can be compared here: {[*reasons, 'these runs have no pair of models'][0]}."
-
-
-def size_finding(answers: pd.DataFrame, control: str = "") -> str:
-    """Return the effect of size on accuracy, and under one control."""
-    if (main := main_answer(answers, "size")) is None:
-        return _why_not(answers, "size")
-    chosen = answers[(answers.question == "size") & (answers.language == main.language)]
-    own = chosen[(chosen.row == control) & chosen["mean"].notna()]
-    more = "".join(f"; {control}, {points_in_words(x['mean'])}{_doubt(x)}" for _, x in own[:1].iterrows())
-    more = more.replace(" more accurate", " more").replace(" less accurate", " less")
-    gain = f"the largest model is {points_in_words(main['mean'], 'the smallest')}"
-    return f"{_where(main, answers, 'at the smallest common KL')}, {gain}{_doubt(main)}{more}."
 
 
 def steps_finding(answers: pd.DataFrame, table: pd.DataFrame) -> str:
@@ -440,17 +364,6 @@ def algorithm_finding(
     return f"{_where(main, answers, 'at equal KL')}, {whose} are {gain}{_doubt(main)}."
 
 
-def flatter_finding(answers: pd.DataFrame) -> str:
-    """Return how much flatter and more accurate SAM's models are than AdamW's."""
-    flatter, better = (main_answer(answers, f"{what} by regularisers") for what in ("flatness", "accuracy"))
-    if flatter is None or better is None:
-        return _why_not(answers, "flatness by regularisers")
-    first, last = _doubt(flatter), _doubt(better)
-    ratio = f"AdamW's trace is {flatter['mean']:.2f} times SAM's{first if first != last else ''}"
-    gain = f"SAM's models are {points_in_words(better['mean'])}{last}"
-    return f"{_where(flatter, answers, 'at equal KL')}, {ratio}; {gain}."
-
-
 def treatment_finding(answers: pd.DataFrame) -> str:
     """Return how far treatments of one model move its trace, and what that does to accuracy."""
     if (main := main_answer(answers, "flatness as a cause")) is None:
@@ -460,22 +373,4 @@ def treatment_finding(answers: pd.DataFrame) -> str:
     return (
         f"{_where(main, answers, 'treatments')} change the trace up to {most:.1f}-fold; each 2.7-fold drop "
         f"of it changes accuracy by {main['mean']:+z.2f} points{_doubt(main)}."
-    )
-
-
-def predictors_in_words(table: pd.DataFrame) -> str:
-    """Return what `predictor_table` shows, and how many algorithms and draws that rests on."""
-    ends, rows = _ends_by_algorithm(table), predictor_table(table)
-    algorithms = ends.algorithm.nunique()
-    draws = int(ends.groupby(["language", "replicate"]).size().gt(1).groupby("language").sum().max())
-    start = f"The ranks are of {algorithms} algorithms in {draws} draw{'s' * (draws != 1)}. "
-    if algorithms < 3:
-        return (
-            start + "Two models have only two orders, so each correlation of a draw is 1 or −1, by necessity."
-        )
-    mean = rows.groupby("predictor", sort=False).correlation.mean()
-    beyond = ", ".join(rows[rows.low > 0].predictor.unique()) or ("none" if draws > 1 else "unknown")
-    return (
-        f"{start}The best predictor is {mean.idxmax()}, with a correlation of {mean.max():.2f}; KL, the "
-        f"loss, has {mean['KL']:.2f}. Predictors whose interval lies above zero: {beyond}."
     )
