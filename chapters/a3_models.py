@@ -18,7 +18,7 @@
 # used. It matters: effects of size are compared per *doubling* of parameters.
 #
 # **By hand.** An encoder of width 4 with one block of inner width 8, for 3 words and 4 positions, has 40 parameters in its embeddings, 172 in the block, 8 in the last LayerNorm and 31 in the head: 251, counted
-# [below](#counting-an-encoder). With BERT's word embedding it would have $(30\,522 - 4)\cdot 4 = 122{,}072$ more.
+# below. With BERT's word embedding it would have $(30\,522 - 4)\cdot 4 = 122{,}072$ more.
 #
 # **Prediction.** If the names count parameters in use, the two points of each line in the figure coincide, and 2M and 730M are 8.5 doublings apart.
 
@@ -119,11 +119,11 @@ say(f"""
 **What we find.** The names count BERT's embedding: all are within {sizes.off.abs().max():.0f} % of a BERT of that shape. In use are {100 * smallest.here / smallest["as BERT"]:.0f} % of its parameters in {smallest["size"]} and {100 * largest.here / largest["as BERT"]:.0f} % in {largest["size"]}, so the
 largest is {largest.here / smallest.here:,.0f} times the smallest, not {largest["as BERT"] / smallest["as BERT"]:,.0f} times. Between 9M and 730M, whose difference is the paper's effect of size, lie {np.log2(used["730M"] / used["9M"]):.0f} doublings; all published effects in this book are
 scaled by them. *Where LayerNorm stands*, on which text and released code differ: at equal KL post-LN changes accuracy by {gain.value:+.1f} points ({gain.low:.1f} to {gain.high:.1f}) on the grammar, and pre-LN's trace is {flatter.value:.2f} times
-post-LN's ({flatter.low:.2f} to {flatter.high:.2f}). `transformers` [computes the same logits](#the-same-function-in-transformers) from our models.
+post-LN's ({flatter.low:.2f} to {flatter.high:.2f}). `transformers` computes the same logits from our models, as shown below.
 """)
 
 # %% [markdown]
-# **What limits this.** Counts are exact, but that the paper's LSTMs [have two directions](#which-lstm) is an inference from their names. Pre-LN and post-LN are compared at one size, *d* = 48, on
+# **What limits this.** Counts are exact, but that the paper's LSTMs have two directions is an inference from their names. Pre-LN and post-LN are compared at one size, *d* = 48, on
 # eight draws of the grammar and three of the hidden Markov model.
 #
 # ## The blocks

@@ -149,7 +149,7 @@ divides the trace by {asked["grammar"][best][0].value:.1f}. On the hidden Markov
 # Within a draw we rank these models by accuracy and by a predictor; the correlation of the ranks is positive if *less* of the predictor goes with *more* accuracy. KL is the loss itself; [B.1](b1_trace.ipynb) defines the measures of flatness.
 
 
-# %%
+# %% mystnb={"code_prompt_show": "How predictors are ranked"} tags=["hide-input"]
 from sameloss.runs.measurements import MEASURES
 from sameloss.statistics.prediction import mean_correlation
 from sameloss.studies.same_loss.tables import checkpoints, main_lr
