@@ -246,12 +246,18 @@ finding(
     f"From the shortest to the longest training AdamW's accuracy changes by {rise:+.1f} points and the adversary's by {fall:+.1f}; "
     f"at equal KL their traces differ by {100 * abs(sharper.mean - 1):.0f} %."
 )
-left, right = drawing.panels(2, width=4.4)
-figures.by_algorithm(pair, "accuracy", left)
-figures.by_algorithm(pair, "trace", right)
+rows = tables.checkpoints(pair)
 common = np.exp(np.log(adversaries[worse.model].kl).mean())
-for ax in (left, right):
+labels = {"accuracy": figures.ACCURACY, "trace": figures.TRACE}
+for ax, (of, label) in zip(drawing.panels(2, width=4.4), labels.items(), strict=True):
+    for at, variant in enumerate(("", worse.model)):
+        mean = rows[rows.variant == variant].groupby("steps")[["kl", of]].mean()
+        name = display_name(variant or "adamw")
+        ax.plot(mean.kl, mean[of], color=f"C{at}", marker=drawing.MARKERS[at], label=name)
     ax.axvline(common, color="0.6", lw=1)
+    ax.set(xscale="log", xlabel=drawing.KL_LABEL, ylabel=label)
+    drawing.plain_log_axis(ax.xaxis, rows.kl)
+    ax.invert_xaxis()
     drawing.label_ends(ax)
 
 # %% [markdown]
