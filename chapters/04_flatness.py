@@ -211,6 +211,87 @@ from sameloss.studies.same_loss.tables import PAGES
 found = page.results = Comparison(tabled(measurements, numbers), PAGES["04_flatness"])
 
 # %% [markdown]
+# ## What else moves the trace
+#
+# The first edition trained five sizes at two learning rates on eight grammars, and went on at a constant rate. At equal size and KL, a lower rate
+# makes the trace larger, by more than any size does:
+
+# %% tags=["hide-input"]
+from sameloss.book.part_one import shown
+
+measured, answers, source, provenance = shown(page)
+
+# %% mystnb={"figure": {"caption": "Fisher trace against KL: one line per size and peak learning rate, one point per complete training run. Geometric means over draws. Solid: the main rate; dotted: the other one.", "name": "fig-trace-kl"}, "image": {"alt": "Fisher trace against KL, one line per size: at a quarter of the learning rate all lines lie higher."}}
+from sameloss.studies.same_loss import figures, tables
+from sameloss.studies.same_loss.claims import RATIO
+
+finding(tables.rate_finding(answers, measured))
+for ax in figures.by_language(measured, figures.trace_against_kl):
+    drawing.label_ends(ax)
+
+# %% [markdown]
+# So sizes are compared at one rate here. If the rate falls with the width, as is common practice, its effect opposes that of size, and a wider model
+# can look sharper because of its rate alone.
+#
+# **Longer training** (Figure 3). After the longest training we continue at a constant rate, the *plateau*: with sampled labels, whose noise should
+# lower the trace, and, for one size, with exact labels, which have no noise but let the KL keep falling.
+
+# %% mystnb={"figure": {"caption": "Fisher trace and KL during continued training at a constant rate, means over draws. Solid: sampled labels; dashed: exact labels.", "name": "fig-plateau-trace"}, "image": {"alt": "With sampled labels the trace falls along the plateau while the KL stays, one line per size."}}
+finding(tables.steps_finding(answers[answers.question == "flatness by steps"], measured))
+first = measured[measured.language == measured.language.iloc[0]]
+left, right = drawing.panels(2, width=4.5)
+figures.along_plateau(first, "trace", figures.TRACE, left)
+figures.along_plateau(first, "kl", "KL (nats per masked token)", right)
+drawing.label_ends(right)
+
+# %% [markdown]
+# **Accuracy across sizes** (Figure 5). Anything that grows with size correlates with anything else that does, so this correlation is shown and not
+# judged; the models differ in size and KL as well as in flatness. The [protocol](protocol_second.md) asks what carries
+# accuracy of one size that is trained flatter in four ways; these trainings are not complete.
+
+# %% mystnb={"figure": {"caption": "Probe accuracy (all probes read equally many features) against Fisher trace after the longest training at one rate, one point per size and draw.", "name": "fig-trace-accuracy"}, "image": {"alt": "Across sizes, flatter models are more accurate: scatter plot, one colour per size."}}
+finding(tables.correlation_finding(answers[answers.language == answers.language.iloc[0]]))
+drawing.legend(figures.by_language(measured, figures.accuracy_against_trace)[0])
+
+# %% [markdown]
+# **Five sizes, other languages.** All comparisons of the first edition, at the smallest KL that both models reach; the paper predicts ratios above one.
+
+# %% mystnb={"figure": {"caption": "Trace of the smallest model divided by that of the largest, at equal KL (except cooled models, whose KLs differ), with 95 % intervals over draws (that of the main comparison is widened by Holm's correction). Above one, the larger model is flatter; a row without an interval was not measured on that language. Green: supports the paper; red: against it; grey: open.", "name": "fig-trace-size"}, "image": {"alt": "Ratios of traces with intervals: most comparisons at one learning rate lie above one."}}
+finding(tables.trace_finding(answers, measured, "with a learning rate that falls as 1/d"))
+figures.effects_by_language(answers[(answers.question == "flatness by size") & (answers.unit == RATIO)])
+
+# %%
+of_size = answers[(answers.question == "flatness by size") & answers.over.notna()]
+if len(of_size):
+    nearest = of_size.sort_values("unlearnt").iloc[:2]
+    flatter = int(nearest.direction.eq("supported").sum())
+    say(
+        f"Of the two pairs of neighbouring sizes nearest to the lowest loss (common KLs {nearest.unlearnt.min():.0f} and "
+        f"{nearest.unlearnt.max():.0f} % of a bag of words'), {flatter or 'neither'} show{'s' * (flatter < 2)} that the larger "
+        "model is flatter."
+    )
+
+# %%
+render(tables.answer_table(answers, PAGES["04_flatness"]))
+
+# %% mystnb={"code_prompt_show": "All rows: by size, by learning rate, by steps"} tags=["hide-cell"]
+from IPython.display import display
+
+from sameloss.studies.verdict import chance_in_words
+
+for question in ("flatness by size", "flatness by rate", "flatness by steps"):
+    display(render(tables.control_table(answers, question), decimals=4))
+say(chance_in_words(answers[answers.question.isin(PAGES["04_flatness"])]))
+say(f"{source} {provenance}")
+say("The same questions, from the runs of this page alone:")
+render(tables.answer_table(found.answers))
+
+# %% [markdown]
+# *Relative to squared weights* is $\sum_l\lVert W_l\rVert_F^2\,\mathrm{Tr} H_{ll}$, which does not change when a tensor is rescaled. *Enlarged to one width* embeds all
+# sizes in the widest model, as Appendix B.1 does ([B.1 Enlargement](b2_enlargement.ipynb) shows what this map alone does). *Cooled*: both checkpoints of the plateau, trained without label noise to
+# one KL. On the generated text models are far from saturation, where the Fisher trace is not the Hessian's.
+
+# %% [markdown]
 # ## The trace in plain PyTorch
 #
 # The expectation over $\hat y$ can be summed exactly or sampled. Each label costs one backward pass, and for a given number of
@@ -288,140 +369,6 @@ print(f"three sentences: plain {plain:.2f}, library {exact:.2f}")
 # %%
 parts = {name: (part.mean, part.standard_error) for name, part in trace.parts.items()}
 render(pd.DataFrame.from_dict(parts, "index", columns=["trace", "error"]).rename_axis("part").reset_index())
-
-# %% [markdown]
-# Whether flatness carries the effect of size is asked of one size that five ways of training make flatter or sharper ([Protocol](protocol_second.md)); these trainings have not been run.
-# What follows is the first edition's comparison, of five sizes and three languages, at the smallest KL that the smallest and the largest reach.
-#
-# ## Are larger models flatter? (Figure 5)
-#
-# The paper predicts that at equal KL the trace falls with size. The learning rate moves the trace as well, so in the recorded
-# runs every size is trained at two rates, on the grammar and on a hidden Markov model. Their third language, text generated by a
-# pre-trained language model ([Protocol](protocol.md)), has one rate.
-
-# %%
-from sameloss.book.part_one import shown
-
-measured, answers, source, provenance = shown(page)
-say(source)
-
-# %% mystnb={"figure": {"caption": "Fisher trace against KL: one line per size and peak learning rate, one point per complete training run. Geometric means over replicates. Solid: the main rate; dotted: the other one.", "name": "fig-trace-kl"}, "image": {"alt": "Fisher trace against KL, one line per size, solid and dotted for two learning rates."}}
-from sameloss.studies.same_loss import figures, tables
-from sameloss.studies.same_loss.claims import EXACT_LABELS, RATIO
-
-finding(tables.rate_finding(answers, measured))
-for ax in figures.by_language(measured, figures.trace_against_kl):
-    drawing.label_ends(ax)
-
-# %% [markdown]
-# If the rate decreases with the width, as is common practice, the effects of rate and size can oppose each other, and a
-# wider model can look sharper because of its rate alone. We therefore compare sizes at the same rate, and show the effect of
-# the rate beside it.
-
-# %% mystnb={"figure": {"caption": "Trace of the smallest model divided by that of the largest, at equal KL (except cooled models, whose KLs differ), with 95 % intervals over replicates (that of the main comparison is widened by Holm's correction). Above one, the larger model is flatter; a row without an interval was not measured on that language. Green: supports the paper; red: against it; grey: undecided.", "name": "fig-trace-size"}, "image": {"alt": "Intervals of the ratio of traces, one row per comparison."}}
-finding(tables.trace_finding(answers, measured, "with a learning rate that falls as 1/d"))
-figures.effects_by_language(answers[(answers.question == "flatness by size") & (answers.unit == RATIO)])
-
-# %%
-say(tables.answer_in_words(answers, "flatness by size"))
-of_size = answers[(answers.question == "flatness by size") & answers.over.notna()]
-if len(of_size):
-    say(f"Neighbouring sizes, which reach smaller KLs: {tables.effects_in_words(of_size)}.")
-    nearest = of_size.sort_values("unlearnt").iloc[:2]
-    flatter = int(nearest.direction.eq("supported").sum())
-    say(
-        f"Of the two pairs nearest to the lowest loss (common KLs {nearest.unlearnt.min():.0f} and "
-        f"{nearest.unlearnt.max():.0f} % of a bag of words'), {flatter or 'neither'} show{'s' * (flatter < 2)} that the larger "
-        "model is flatter. That is where the paper's claim is made."
-    )
-    if nearest.published.between(nearest.low, nearest.high).all():
-        ratios = " and ".join(f"{ratio:.2f}" for ratio in nearest.published)
-        say(
-            f"In proportion to their few doublings the paper's ratios are {ratios}, which these intervals do not exclude."
-        )
-
-# %%
-render(tables.control_table(answers, "flatness by size"), decimals=4)
-
-# %% [markdown]
-# *Relative to squared weights* is $\sum_l\lVert W_l\rVert_F^2\,\mathrm{Tr} H_{ll}$, a sum over parameter tensors that does not change when a tensor is
-# rescaled. *Best learning rate of each* trains each size at its own better rate; where that
-# is the main rate for both, there is no such row. *Unlearnt* is the common KL as a percentage of that
-# of a bag of words (on the generated text, of what context tells). *Steps* are those that the smaller and the larger
-# model take to the common KL, or those of cooling. *Enlarged to one width* embeds all sizes in the widest model, as the paper's Appendix B.1 does ([B.1 Enlargement](b2_enlargement.ipynb) shows how
-# this map alone affects the comparison).
-# On the generated text the models are far from saturation, where the Fisher trace is not the Hessian's (last section): there the
-# comparison is of Fisher traces only.
-#
-# The effect of the learning rate alone: the slope of the log trace against the log learning rate, at the same size and KL. A
-# slope of $-1$ means that halving the rate doubles the trace.
-
-# %%
-render(tables.control_table(answers, "flatness by rate"), decimals=4)
-
-# %% [markdown]
-# ## Does longer training flatten? (Figure 3)
-#
-# After the longest training we continue at a constant rate (the *plateau*): with sampled labels, whose noise should lower the
-# trace, and, for one size, with exact labels, which have no noise but let the KL keep falling.
-
-# %% mystnb={"figure": {"caption": "Fisher trace and KL during continued training at a constant rate, means over replicates. Solid: sampled labels; dashed: exact labels.", "name": "fig-plateau-trace"}, "image": {"alt": "Fisher trace and KL against steps at a constant rate, one line per size."}}
-finding(tables.steps_finding(answers[answers.question == "flatness by steps"], measured))
-first = measured[measured.language == measured.language.iloc[0]]
-left, right = drawing.panels(2, width=4.5)
-figures.along_plateau(first, "trace", figures.TRACE, left)
-figures.along_plateau(first, "kl", "KL (nats per masked token)", right)
-drawing.label_ends(right)
-
-# %%
-steps = "flatness by steps"
-say(tables.answer_in_words(answers, steps))
-ways = [f"{stage}relative to squared weights" for stage in ("", "cooled, ", f"{EXACT_LABELS}, ")]
-ways += ["cooled, mean of sizes", EXACT_LABELS, f"{EXACT_LABELS}, mean of sizes"]
-others = answers[(answers.question == steps) & answers.row.isin(ways)]
-if len(others):
-    say(
-        "Both checkpoints cooled to one KL, trained without label noise, or compared by their relative traces: "
-        f"{tables.effects_in_words(others)}."
-    )
-
-# %%
-render(tables.control_table(answers, "flatness by steps"), decimals=4)
-
-# %% [markdown]
-# ## How does accuracy vary with flatness? (Figure 5)
-#
-# Across sizes, anything that grows with size correlates with anything else that does, so we show this correlation but do not
-# judge it. [A.4 Algorithms](a4_algorithms.ipynb) changes the flatness of a single model instead.
-
-# %% mystnb={"figure": {"caption": "Probe accuracy (all probes read equally many features) against Fisher trace after the longest training at one rate, one point per size and replicate.", "name": "fig-trace-accuracy"}, "image": {"alt": "Scatter plot of probe accuracy against Fisher trace, one colour per size."}}
-finding(tables.correlation_finding(answers))
-drawing.legend(figures.by_language(measured, figures.accuracy_against_trace)[0])
-
-# %% [markdown]
-# With three sizes, as on the generated text, chance alone gives an r² of 0.5 on average. These models differ in size and in KL as well as in flatness, so the figure cannot tell which of the three makes the
-# difference in accuracy.
-#
-# ## What this page found
-#
-# The paper predicts ratios above one. Whether flatness is what makes a model more accurate is asked in [A.4 Algorithms](a4_algorithms.ipynb).
-
-# %%
-render(tables.answer_table(answers, PAGES["04_flatness"]))
-
-# %%
-from sameloss.studies.verdict import chance_in_words
-
-say(chance_in_words(answers[answers.question.isin(PAGES["04_flatness"])]))
-
-# %% tags=["remove-input"]
-say(provenance)
-
-# %% [markdown]
-# From the runs of this page alone:
-
-# %%
-render(tables.answer_table(found.answers))
 
 # %% [markdown]
 # ## The Fisher trace equals the Hessian's only at saturation

@@ -398,7 +398,33 @@ render(features.groupby("width")[list(names)].median().reset_index().rename(colu
 #
 # SGD starts from random parameters ($V$ as in solution (2)), with small batches and targets $g^* \pm s$, that is, with label noise $s$ of either sign. Models with
 # different $s$ start alike. The *trace* is $2\,\mathbb E\lVert\nabla f\rVert^2$, which is the trace of the Hessian at zero loss. Downstream heads are fitted on few strings; their
-# error is the median over 100 such samples. The first table has medians over seeds.
+# error is the median over 100 such samples. In plain PyTorch, for one model, to a hundredth of the steps:
+
+
+# %%
+def outputs(Q, K, V, u, x):
+    """The model of Section 5: the first token attends, ReLU neurons read what it sees."""
+    attention = torch.einsum("nf,npf->np", x[:, 0] @ Q.T @ K, x).softmax(-1)
+    seen = torch.einsum("np,npf->nf", attention, x)
+    return (seen @ V.T).relu() @ u / len(u)
+
+
+generator, noise = settings.generator("plain"), max(settings.noises)
+spread = (length**0.5, 1.0)  # of V and u
+start = theory.random_start(length, settings.width, 1, generator, settings.rank, spread).model(0)
+parameters = [tensor.requires_grad_() for tensor in start]
+for _ in range(settings.training_steps // 100):
+    rows = torch.randint(len(inputs.target), (settings.batch,), generator=generator)
+    signs = 2 * torch.randint(2, (settings.batch,), generator=generator) - 1
+    errors = outputs(*parameters, inputs.tokens[rows]) - inputs.target[rows] - noise * signs
+    gradients = torch.autograd.grad(errors.square().mean(), parameters)
+    stepped = [w - settings.lr * g for w, g in zip(parameters, gradients, strict=True)]
+    parameters = [w.detach().requires_grad_() for w in stepped]
+plain = (outputs(*parameters, inputs.tokens) - inputs.target).square().mean().item()
+print(f"loss {plain:.4f}, by the library {theory.run(theory.Transformer(*parameters), inputs).loss:.4f}")
+
+# %% [markdown]
+# Medians over seeds:
 
 # %%
 names = {

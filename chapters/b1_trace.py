@@ -11,13 +11,18 @@
 # %% [markdown]
 # # B Estimating the trace of the Hessian
 #
-# **The claim** (Appendix B of [Liu et al., 2023](bibliography.md)): at saturation the trace of the Hessian is an
-# expected squared gradient norm, and sampling 50 labels for each of 10,000 masked sentences
-# estimates it without bias.
+# **Question.** A language model has millions of parameters, so its Hessian is never computed. How does one measure its trace, and at what cost? [Liu et al., 2023](bibliography.md) (Appendix B) take the
+# expected squared norm of gradients, estimated with 50 labels for each of 10,000 masked sentences.
 #
-# **What you will see**: the identity tested on a model small enough to compute its whole Hessian; squared gradient
-# norms computed without gradients; ten estimators compared at equal cost on a model whose trace is known; and
-# which measures of flatness change when the parameters change but the function does not.
+# **Idea.** At the lowest loss, the trace of the Hessian *is* that expected norm, with labels drawn from the model itself. A squared norm needs no Hessian, and not even the gradient: inner
+# products of what layers receive and pass on suffice.
+#
+# **By hand.** One parameter $\theta = 1$, the logit $z = \theta^2$ and two words: the model gives the first the probability $f = 0.73$. The derivative of $z$ is 2, its second derivative too. If the language gives
+# that word the probability $q = 0.5$, the squared gradient is 4 · 0.73 · 0.27 = 0.79 on average over labels of the model, 4 · (0.5 · 0.27² + 0.5 · 0.73²) = 1.21 over labels of the language, and the second
+# derivative of the loss is 0.79 + 2 · (0.73 − 0.5) = 1.25: three different numbers. If $q = f$, all three are 0.79.
+#
+# **Prediction.** As a model approaches the lowest loss, the three become one. And labels of one sentence share that sentence, so many labels of few sentences should tell less for their cost than one label
+# of each of many.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, workstation, pretrained, gpu-hour, gpu, paper
@@ -32,13 +37,7 @@ processes: int = None  # that share one training, each on a core or GPU of its o
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
-# %% [markdown]
-# ## The experiment
-#
-# A tiny model on its way to saturation, whose traces are exact; a model of middle size, on which estimators of the trace are compared; and the
-# smallest one, on which measures of flatness are.
-
-# %% tags=["experiment"]
+# %% mystnb={"code_prompt_show": "Runs of this page"} tags=["experiment", "hide-cell"]
 from sameloss.book.cells import begin
 from sameloss.studies.same_loss import estimators as estimation
 from sameloss.studies.same_loss.experiment import PRESETS
@@ -59,47 +58,128 @@ identity, compared, measured = page.compute(
     ),
 )
 
+# %% mystnb={"code_prompt_show": "Imports and results"} tags=["hide-input"]
+import numpy as np
+import pandas as pd
+import seaborn as sns
+import torch
+
+from sameloss.book.chapter import finding, render, say, show_source
+from sameloss.studies import drawing
+from sameloss.studies.same_loss.figures import PAPER
+
+BUDGET = 10.0  # seconds
+traces = identity[["fisher", "true_labels", "hessian"]]
+spread = traces.max(axis=1) / traces.min(axis=1)
+estimators, known = compared.iloc[1:].reset_index(drop=True), compared["mean"].iloc[0]
+estimators["label"] = [estimation.ESTIMATORS[name].label for name in estimators.estimator]
+estimators["known"] = known
+estimators["off"] = (estimators["mean"] - known) / estimators.standard_error
+estimators["error_percent"] = 100 * estimators.standard_error / known
+estimators["error_at_budget"] = estimators.error_percent * (estimators.seconds / BUDGET) ** 0.5
+errors = estimators.set_index("estimator").error_at_budget
+single, papers, released = errors[["sampled-1", "sampled-50", "hutchinson-released"]]
+
+
+# %% mystnb={"code_prompt_show": "How the left panel is drawn"} tags=["hide-input"]
+def draw_traces(ax):
+    """Three exact traces against KL, along the training of the tiny model."""
+    names = {
+        "fisher": "labels from the model",
+        "true_labels": "labels from the language",
+        "hessian": "Hessian",
+    }
+    for at, (column, name) in enumerate(names.items()):
+        ax.plot(identity.kl, identity[column], marker=drawing.MARKERS[at], ms=6 - at, label=name)
+    ax.set(xscale="log", xlabel=drawing.KL_LABEL, ylabel="trace", title="a tiny model")
+    drawing.plain_log_axis(ax.xaxis, identity.kl)
+    ax.invert_xaxis()
+    ax.legend()
+
+
+# %% mystnb={"code_prompt_show": "How the right panel is drawn"} tags=["hide-input"]
+GROUPS = {
+    "Random directions in parameter space": "hutch",
+    "Gradients of mini-batches": "minibatch",
+    "Gradients of single sentences": "exact|sampled|signs",
+}
+
+
+def draw_errors(ax):
+    """The error of each estimator after the same time, in groups with headings, the best of each on top."""
+    names, table = [], estimators.sort_values("error_at_budget", ascending=False)
+    beside = {"xytext": (7, 0), "textcoords": "offset points", "va": "center", "fontsize": "small"}
+    for heading, pattern in GROUPS.items():
+        for row in table[table.estimator.str.match(pattern)].itertuples():
+            of_paper = row.estimator in ("sampled-50", "hutchinson-released")
+            at = row.error_at_budget, len(names)
+            ax.plot(*at, "o", color=PAPER if of_paper else "C0")
+            ax.annotate(f"{at[0]:.2g}", at, **beside)
+            names.append(row.label.replace(" (", "\n(").replace("Gaussian, ", "Gaussian,\n"))
+        names.append(heading)
+    ax.set_yticks(range(len(names)), names, fontsize="small")
+    for tick in ax.get_yticklabels():
+        tick.set_fontweight("bold" if tick.get_text() in GROUPS else "normal")
+    ax.set(xscale="log", xlim=(0.12, 6), title="a model of middle size")
+    ax.set_xlabel(f"error after {BUDGET:g} s (%)")
+    ax.grid(visible=False, axis="y")
+    drawing.plain_log_axis(ax.xaxis, errors)
+
+
+# %% mystnb={"figure": {"caption": "Left: exact traces of a tiny model along its training, longer to the right: mean squared gradient norms with labels from the model and from the language, and the trace of its dense Hessian. Right: standard error of estimators of one known trace, in per cent of it, extrapolated to ten seconds on the machine that ran them; smaller is better. Violet: the paper's method, and its released code.", "name": "fig-identity"}, "image": {"alt": "Left, the Hessian's trace starts at twice the two others; as KL falls, all three meet. Right, one label of each sentence is among the most precise estimators, the paper's 50 labels are three times and the released code's random directions thirteen times less precise."}}
+finding(
+    f"Three traces that differ by a factor of {spread.iloc[0]:.1f} before training agree to {100 * (spread.iloc[-1] - 1):.1g} % near the lowest loss; with one label per sentence "
+    f"the trace is known to {single:.2g} % in ten seconds, with the released code to {released:.2g} %."
+)
+left, right = drawing.panels(2, width=4.4)
+left.figure.set_figheight(4.4)
+draw_traces(left)
+draw_errors(right)
+
+# %%
+first, last = identity.iloc[0], identity.iloc[-1]
+say(f"""
+**What we find.** *The identity holds where it should.* Before training the Hessian's trace is {first.hessian:.0f} and the squared norms are {first.fisher:.0f} and {first.true_labels:.0f}; at a KL of {last.kl:.4f}
+nats all three are {last.hessian:.0f}, although the trace rises to {traces.hessian.max():.0f} on the way. *One label is enough.* At equal cost the paper's 50 labels per sentence have
+{papers / single:.1f} times the error of one label. *The released code does something else*: it sends random directions through the Hessian, which mix the curvature in all parameters, and its
+error is {released / single:.0f} times that of one label.
+""")
+
 # %% [markdown]
+# **What limits this.** The three traces are exact, but those of one tiny model; [4 Flatness](04_flatness.ipynb) estimates their gap for larger ones. Errors are those of one checkpoint and seconds those of one
+# machine, so only large differences count. And the trace itself depends on more than the function that a model computes, as the last section shows.
+#
 # ## The identity, and where it holds
 #
 # With logits $z$, predictions $f$ and true conditionals $q$, the Hessian of the loss is
 #
 # $$ \nabla^2 L = \mathbb E\,J^\top(\mathrm{diag} f - ff^\top)J + \mathbb E\sum_y (f_y - q_y)\,\nabla^2 z_y . $$
 #
-# The first term is the Fisher information, whose trace is an expected squared gradient norm with labels drawn **from
-# the model**, $\hat y\sim f$; the second vanishes at $f = q$. Appendix B writes the expectation over the true $x_t$ but
-# samples labels from $f$; the two agree only at saturation. So three quantities should differ away from saturation and
-# coincide at saturation: the norm with labels from the model, the norm with labels from the language, and the trace of the
-# Hessian.
-#
-# To test this, a tiny model of width eight learns a language of three words and sentences of four tokens from its exact
-# conditionals. The population consists of all masked sentences of the language, so all three traces are exact.
+# The first term is the Fisher information, whose trace is an expected squared gradient norm with labels drawn **from the model**, $\hat y\sim f$; the second vanishes at $f = q$. The example by hand, in plain PyTorch:
 
-# %% mystnb={"figure": {"caption": "Exact traces of a tiny model along its training, left to right: squared gradient norms with labels from the model and from the language, and the trace of its dense Hessian. They become one number as KL goes to zero.", "name": "fig-identity"}, "image": {"alt": "Three traces against KL; they differ at first and coincide at the end."}}
-from sameloss.book.chapter import finding, say
-from sameloss.studies import drawing
-from sameloss.studies.same_loss import figures
-
-traces = identity[["fisher", "true_labels", "hessian"]]
-spread = traces.max(axis=1) / traces.min(axis=1)
-finding(
-    f"Before training the three traces differ by a factor of {spread.iloc[0]:.1f}, "
-    f"at the end by {100 * (spread.iloc[-1] - 1):.1g} %."
-)
-(ax,) = drawing.panels(1, width=5)
-_ = figures.traces_along_training(identity, ax)
 
 # %%
-first, last = identity.iloc[0], identity.iloc[-1]
-say(
-    f"With labels from the model, with labels from the language and from the Hessian, the trace is {first.fisher:.1f}, "
-    f"{first.true_labels:.1f} and {first.hessian:.1f} at initialisation (KL {first.kl:.2f}), and {last.fisher:.1f}, "
-    f"{last.true_labels:.1f} and {last.hessian:.1f} after {last.step:,.0f} steps (KL {last.kl:.4f}). They agree although "
-    f"the trace itself rises to {traces.hessian.max():.0f} on the way. All numbers are free of sampling error, but they "
-    "come from one tiny model; [4 Flatness](04_flatness.ipynb) estimates the gap for larger ones."
-)
+def three_traces(theta, q):
+    """Squared gradients with labels of the model and of the language, and the second derivative."""
+
+    def log_f(theta):
+        return torch.stack([theta**2, 0 * theta]).log_softmax(0)
+
+    def loss(theta):
+        return -(truth * log_f(theta)).sum()
+
+    truth, squares = torch.stack([q, 1 - q]), torch.func.jacrev(log_f)(theta).square()
+    expected = [(labels * squares).sum() for labels in (log_f(theta).exp(), truth)]
+    return [round(float(trace), 2) for trace in (*expected, torch.func.hessian(loss)(theta))]
+
+
+theta = torch.tensor(1.0)
+three_traces(theta, torch.tensor(0.5)), three_traces(theta, theta.sigmoid())
 
 # %% [markdown]
+# The tiny model of the figure has width eight. It learns a language of three words and sentences of four tokens from its exact conditionals; all masked sentences of the language are its population, so nothing is
+# sampled.
+#
 # ## Squared norms without gradients
 #
 # A linear layer with inputs $a_t$ and output gradients $g_t$ has the gradient $\sum_t g_t a_t^\top$. Its squared norm
@@ -112,7 +192,6 @@ say(
 # label costs only another backward pass.
 
 # %%
-from sameloss.book.chapter import show_source
 from sameloss.measures.flatness.gradient_norms import Recording
 
 show_source(Recording._squared_norm)
@@ -123,8 +202,6 @@ show_source(Recording._squared_norm)
 # $1\cdot5 + 2\cdot(1\cdot2) + 2\cdot1 = 11$.
 
 # %%
-import torch
-
 g, a = torch.tensor([[1.0, 0.0], [1.0, 1.0]]), torch.tensor([[1.0, 2.0], [0.0, 1.0]])
 (g.T @ a).square().sum().item(), ((g @ g.T) * (a @ a.T)).sum().item()
 
@@ -161,11 +238,8 @@ fisher_trace(llama, prefixes, estimator="exact").total.mean, loop.item()
 # Every family of masked and causal language models in `transformers` was asked the same, as a small model with random
 # weights, for sentences of unequal length and each parameter by itself (`python tests/trace_families.py`):
 
-# %%
-from sameloss.book.chapter import render
+# %% mystnb={"code_prompt_show": "Families of models"} tags=["hide-cell"]
 from sameloss.store.location import results_folder
-
-import pandas as pd
 
 families = pd.read_csv(results_folder() / "trace_families.csv")
 answers = pd.crosstab([families.outcome, families.reason], families["head"]).reset_index()
@@ -183,45 +257,14 @@ say(
 # %% [markdown]
 # ## Estimators at equal cost
 #
-# We take one checkpoint and a population of masked sentences, over which its trace is summed exactly. Labels come from
-# the model itself, so the Hessian is the Fisher information and every estimator has the same target. The estimators are
+# For the right panel we take one checkpoint and a population of masked sentences, over which its trace is summed exactly. Labels come from the model itself, so that the Hessian is the Fisher information and
+# every estimator has the same target:
 #
 # - per-example gradients with all labels, with sampled labels, or with random signs in the space of the logits;
 # - gradients of mini-batches with sampled labels, $B\lVert\hat g\rVert^2$ ([Liu et al., 2024](bibliography.md));
 # - random directions in the space of the parameters, $z^\top H z$, by Hessian-vector products: random signs or Gaussians
 #   ([Hutchinson, 1989](bibliography.md)), and Hutch++ ([Meyer et al., 2021](bibliography.md)). The released code uses
 #   Gaussian directions and true labels.
-#
-# A random direction mixes the curvature in all parameters, which adds a noise that per-example gradients do not have.
-
-# %%
-BUDGET = 10.0  # seconds
-estimators, known = compared.iloc[1:].reset_index(drop=True), compared["mean"].iloc[0]
-estimators["label"] = [estimation.ESTIMATORS[name].label for name in estimators.estimator]
-estimators["known"] = known
-estimators["off"] = (estimators["mean"] - known) / estimators.standard_error
-estimators["error_percent"] = 100 * estimators.standard_error / known
-estimators["error_at_budget"] = estimators.error_percent * (estimators.seconds / BUDGET) ** 0.5
-
-# %% mystnb={"figure": {"caption": "Estimators of the trace at equal cost. Bars: 95 % intervals after ten seconds on this machine, extrapolated from shorter runs. Each dot lies as many standard errors from the exact trace (dashed) as the estimate of its run.", "name": "fig-estimators"}, "image": {"alt": "Estimates with intervals, one row per estimator, the most precise on top."}}
-errors = estimators.set_index("estimator").error_at_budget
-best, released = estimators.loc[estimators.error_at_budget.idxmin()], errors["hutchinson-released"]
-finding(
-    f"After ten seconds, {best.label} has a standard error of {best.error_at_budget:.2g} %, "
-    f"the released code's estimator one of {released:.2g} %."
-)
-(ax,) = drawing.panels(1, width=6)
-_ = figures.estimators_at_equal_cost(estimators, BUDGET, ax)
-
-# %%
-kind = errors.index.str.extract("^(minibatch|hutch)", expand=False).fillna("example").to_numpy()
-least, most = errors.groupby(kind).min(), errors.groupby(kind).max()
-say(
-    f"Estimators from per-example gradients end between {least.example:.2f} and {most.example:.2f} %, mini-batches between "
-    f"{least.minibatch:.2f} and {most.minibatch:.2f} %, and random directions in parameter space between "
-    f"{least.hutch:.2f} and {most.hutch:.2f} %. The seconds are those of one machine and the errors those of one "
-    "checkpoint, so that only large differences count."
-)
 
 # %%
 shown = ["label", "mean", "standard_error", "count", "off", "seconds", "error_percent", "error_at_budget"]
@@ -234,24 +277,69 @@ renamed = {
 render(estimators[shown].rename(columns=renamed))
 
 # %% [markdown]
-# `count` is the number of independent draws: sentences, mini-batches, or batches with a random direction. `off` is the
-# distance from the exact trace.
+# `count` is the number of independent draws: sentences, mini-batches, or batches with a random direction; `off` is the distance from the exact trace.
 #
-# How many labels per sentence are best? Sentences differ from each other, and so do the labels of one sentence. With
-# $K$ labels for each of $n$ sentences the squared error is $V_\text{between}/n + V_\text{within}/(nK)$ and the time
-# $n(c_\text{forward} + K\,c_\text{backward})$, so the best number is
-# $K = \sqrt{V_\text{within}\,c_\text{forward} / (V_\text{between}\,c_\text{backward})}$, or one if this is smaller.
+# **How many labels per sentence?** Sentences differ from each other, and so do the labels of one sentence. With $K$ labels for each of $n$ sentences the squared error is
+# $V_\text{between}/n + V_\text{within}/(nK)$ and the time $n(c_\text{forward} + K\,c_\text{backward})$. Their product is the time to a given error, least at
+# $K = \sqrt{V_\text{within}\,c_\text{forward} / (V_\text{between}\,c_\text{backward})}$, or at one if this is smaller.
+
 
 # %%
-variance = estimation.variances(estimators)
-beside = f", although one takes only {variance.one_beside_best:.2g} times as long for the same error"
+from typing import NamedTuple
+
+
+class LabelError(NamedTuple):
+    """Parts of the squared error of sampled labels, relative to the trace, and of the seconds per sentence."""
+
+    between: float
+    within: float
+    forward: float
+    backward: float
+
+    def squared(self, labels):
+        return self.between + self.within / labels
+
+    def cost(self, labels):
+        return self.squared(labels) * (self.forward + labels * self.backward)
+
+    def best(self):
+        return max(1.0, (self.within / self.between * max(0.0, self.forward) / self.backward) ** 0.5)
+
+
+# %%
+def label_error(table):
+    """The parts, from all labels, one and 50, whose rows have the known trace in `known`."""
+    exact, one, many = (
+        table.set_index("estimator").loc[name] for name in ("exact", "sampled-1", "sampled-50")
+    )
+    between, total = ((row.standard_error / row.known) ** 2 * row["count"] for row in (exact, one))
+    seconds = [row.seconds / row["count"] for row in (one, many)]
+    backward = (seconds[1] - seconds[0]) / (estimation.PAPERS_LABELS - 1)
+    return LabelError(between, total - between, seconds[0] - backward, backward)
+
+
+# %% mystnb={"figure": {"caption": "Time to a given error with K sampled labels per sentence, beside that with one: the formula above (line), whose four constants come from all labels, one and 50, and measured times and errors (points). Dotted: the paper's 50 labels.", "name": "fig-labels"}, "image": {"alt": "The time is least near one label and rises in proportion to their number; at 50 labels it is about ten times as long."}}
+error = label_error(estimators)
+dearer = error.cost(estimation.PAPERS_LABELS) / error.cost(1)
+finding(
+    f"For the same error the paper's {estimation.PAPERS_LABELS} labels per sentence take {dearer:.0f} times as long as one."
+)
+(ax,) = drawing.panels(1, width=5)
+counts = 2.0 ** (torch.arange(0, 61) / 10)
+ax.plot(counts, error.cost(counts) / error.cost(1), color="0.35", lw=1.2)
+measured_at = estimators.set_index("estimator").loc[["sampled-1", "sampled-4", "sampled-50"]]
+costs = measured_at.error_at_budget**2
+ax.plot([1, 4, 50], costs / costs.iloc[0], "o", color="C0")
+ax.axvline(estimation.PAPERS_LABELS, color=PAPER, ls=":", lw=1.5)
+ax.set(xscale="log", yscale="log", xlabel="labels per sentence K", ylabel="time to the same error")
+for axis, values in ((ax.xaxis, pd.Series([1.0, 64.0])), (ax.yaxis, pd.Series([1.0, 20.0]))):
+    drawing.plain_log_axis(axis, values)
+
+# %%
+paper_error = 100 * (error.squared(estimation.PAPERS_LABELS) / 10_000) ** 0.5
 say(rf"""
-The table gives $V_\text{{between}} = {variance.between:.2g}$ and $V_\text{{within}} = {variance.within:.2g}$, relative to
-the squared trace, and $c_\text{{forward}} = {1000 * max(0.0, variance.forward):.2g}$ ms and
-$c_\text{{backward}} = {1000 * variance.backward:.2g}$ ms. The best number of labels is therefore
-{variance.best_labels:.2g}{beside if variance.best_labels > 1 else ""}. The paper's 50 labels for each of 10,000 sentences
-have a standard error of {variance.error_paper:.2g} %; one label for each of more sentences would reach it in
-{100 / variance.times_dearer:.2g} % of the time. This book draws one label per sentence.
+Here $V_\text{{between}} = {error.between:.2g}$ and $V_\text{{within}} = {error.within:.2g}$, relative to the squared trace, and the best number of labels is {error.best():.1f}. The paper's 50 labels for each of
+10,000 sentences have a standard error of {paper_error:.2g} %; one label for each of more sentences reaches it in {100 / dearer:.0f} % of the time. This book draws one label per sentence.
 """)
 
 # %% [markdown]
@@ -280,7 +368,7 @@ from sameloss.runs.measurements import MEASURES
 trained = measured[measured.form == "as trained"].replace({"measure": MEASURES})
 render(trained[["measure", "mean", "standard_error", "count"]], decimals=4)
 
-# %% mystnb={"figure": {"caption": "Measures of flatness of one checkpoint after its parameters were changed without changing its function, relative to their values as trained (red: sharper). A measure of the function alone would have 1.00 in all rows.", "name": "fig-reparametrisation"}, "image": {"alt": "Map of ratios: the trace and the top eigenvalue change with almost every rescaling, adaptive and relative measures with fewer."}}
+# %% mystnb={"figure": {"caption": "Measures of flatness of one checkpoint after its parameters were changed without changing its function, relative to their values as trained (red: sharper). A measure of the function alone would have 1.00 in all rows.", "name": "fig-reparametrisation"}, "image": {"alt": "Map of ratios: the trace and the top eigenvalue change with almost every rescaling, adaptive and relative measures with fewer, none with none."}}
 values = measured.pivot(index="form", columns="measure", values="mean")
 values = values.loc[measured.form.unique(), list(MEASURES)].rename(columns=MEASURES)
 ratios = values / values.loc["as trained"]
@@ -291,7 +379,11 @@ finding(
     "when the parameters change but the function does not."
 )
 (ax,) = drawing.panels(1, width=8)
-_ = figures.ratios(ratios.reset_index(), ax)
+logs, style = np.log2(ratios), {"cmap": "vlag", "vmin": -2, "vmax": 2, "cbar": False}
+sns.heatmap(logs, annot=ratios, fmt=".2f", annot_kws={"fontsize": "small"}, ax=ax, **style)
+ax.set(xlabel="", ylabel="")
+ax.tick_params(axis="x", labelrotation=30)
+_ = [label.set_ha("right") for label in ax.get_xticklabels()]
 
 # %%
 say(
@@ -299,34 +391,9 @@ say(
     f"{changed['adaptive trace']} the adaptive trace, and {changed['relative trace']} the relative trace. Adaptive "
     "measures are invariant when one tensor is scaled against the next, but not when the width is replicated. The "
     "relative trace is invariant under replication, but not under every scaling. No predicted probability moved by more than "
-    f"{measured.moved.max():.0e}, so all rows describe one function. The figure is about one checkpoint. Adaptive "
-    "sharpness and the learning coefficient are sampled: their ratios scatter by a few standard errors even where the "
-    "measure is invariant."
+    f"{measured.moved.max():.0e}, so all rows describe one function. Adaptive sharpness and the learning coefficient are sampled: "
+    "their ratios scatter by a few standard errors even where the measure is invariant."
 )
-
-# %% [markdown]
-# ## Summary
-
-# %%
-say(
-    f"The three traces, which differ by a factor of {spread.iloc[0]:.1f} before training, coincide to "
-    f"{100 * (spread.iloc[-1] - 1):.1g} % near saturation. At equal cost the error of the released code's estimator is "
-    f"{released / errors['sampled-1']:.0f} times that of one sampled label per sentence, and "
-    f"{(changed > 0).sum()} of {len(changed)} measures of flatness do not depend on the function alone. The traces are exact "
-    "but those of a single tiny model, and the costs are those of one checkpoint on one machine: the page does not show "
-    "that the estimators rank in the same order for other sizes."
-)
-
-# %% tags=["hide-input"]
-# NBVAL_CHECK_OUTPUT
-last = identity.iloc[-1]
-print("the tiny model's traces coincide at the end:", abs(last.fisher / last.hessian - 1) < 0.05)
-print("estimates lie within five standard errors:", bool((estimators.off.abs() < 5).all()))
-print("one label beats 50 at equal cost:", bool(variance.times_dearer > 1))
-print("permuting neurons changes no trace:", abs(ratios.trace["neurons permuted"] - 1) < 1e-3)
-print("scaling queries changes the trace:", abs(ratios.trace["queries × 2"] - 1) > 1e-3)
-print("replication changes the trace:", abs(ratios.trace["width × 2, as the paper"] - 1) > 0.1)
-print("and not the relative trace:", abs(ratios["relative trace"]["width × 2, as the paper"] - 1) < 1e-3)
 
 # %% [markdown]
 # ## Errata
@@ -336,13 +403,12 @@ print("and not the relative trace:", abs(ratios["relative trace"]["width × 2, a
 #   shows.
 
 # %%
+few = 100 * (error.squared(estimation.PAPERS_LABELS) / 50) ** 0.5
 say(
     "- **The released code** does not do what Appendix B says: it estimates the trace of the full Hessian with Gaussian "
-    "directions and true labels. This is unbiased at every checkpoint, but after ten seconds its error is "
-    f"{released / best.error_at_budget:.0f} times that of the best estimator here.\n"
+    "directions and true labels. This is unbiased at every checkpoint, but less precise, as the first figure shows.\n"
     "- **The error bar** of Figure 3 is said to come from five times 50 examples. Here the trace of 50 sentences with 50 "
-    f"labels has a standard error of {variance.error_50_sentences:.2g} %, the mean of five of them one of "
-    f"{variance.error_50_sentences / 5**0.5:.2g} %; Table 2 prints 9 % and 5 %."
+    f"labels has a standard error of {few:.2g} %, the mean of five of them one of {few / 5**0.5:.2g} %; Table 2 prints 9 % and 5 %."
 )
 
 # %% [markdown]
@@ -356,6 +422,16 @@ say(
 #
 # 1. Does the best number of labels depend on the size? `-p size d96`.
 # 2. Is the order of estimators the same far from saturation? `-p steps 300`.
+
+# %% tags=["hide-input"]
+# NBVAL_CHECK_OUTPUT
+print("the tiny model's traces coincide at the end:", abs(last.fisher / last.hessian - 1) < 0.05)
+print("estimates lie within five standard errors:", bool((estimators.off.abs() < 5).all()))
+print("one label beats 50 at equal cost:", bool(dearer > 1))
+print("permuting neurons changes no trace:", abs(ratios.trace["neurons permuted"] - 1) < 1e-3)
+print("scaling queries changes the trace:", abs(ratios.trace["queries × 2"] - 1) > 1e-3)
+print("replication changes the trace:", abs(ratios.trace["width × 2, as the paper"] - 1) > 0.1)
+print("and not the relative trace:", abs(ratios["relative trace"]["width × 2, as the paper"] - 1) < 1e-3)
 
 # %% tags=["hide-input"]
 from sameloss.book.chapter import close

@@ -5,6 +5,7 @@ import os
 import pytest
 import shapes  # noqa: F401  # before the library
 import torch
+from hypothesis import HealthCheck, settings
 from toy_runs import TINY
 
 from sameloss.models.encoder import Encoder, EncoderShape
@@ -14,6 +15,8 @@ from sameloss.store.location import HOME
 from sameloss.training.loop import Optimisation
 
 torch.set_num_threads(1)
+settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy machine")
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ import ast
 import importlib
 import pkgutil
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import sameloss
@@ -17,6 +18,7 @@ def sources() -> list[str]:
     return sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
 
 
+@cache
 def parsed(source: str) -> ast.Module:
     return ast.parse((ROOT / source).read_text())
 
@@ -45,6 +47,7 @@ def imported(source: str) -> Iterator[str]:
             yield from (f"{node.module}.{name.name}" for name in node.names)
 
 
+@cache
 def classes() -> list[type]:
     """Return all classes that the library defines, by name."""
     found = {
@@ -56,6 +59,7 @@ def classes() -> list[type]:
     return sorted(found, key=lambda kind: (kind.__name__, kind.__module__))
 
 
+@cache
 def run_classes() -> list[type[Run]]:
     """Return all classes of runs of the library, those that others only build on left out."""
     kinds = [kind for kind in classes() if issubclass(kind, Run) and not kind.__name__.startswith("_")]

@@ -11,6 +11,7 @@ from library import ROOT, dotted, folders, imported, parsed, sources
 from setuptools import find_packages
 
 from sameloss.store.store import PRICES
+from sameloss.studies.statement import TEXTS
 
 BOTTOM = {"errors", "checks", "seeds", "device", "hub", "images"}
 
@@ -240,5 +241,5 @@ def test_what_is_installed_has_all_modules():
     packages = {dotted(f"{folder}/__init__.py".lstrip("/")) for folder in folders()}
     assert set(find_packages(ROOT.parents[1] / where)) == packages
     others = [path for path in ROOT.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")]
-    assert others == [PRICES]
-    assert PROJECT["package-data"] == {"sameloss.store": [PRICES.name]}
+    assert set(others) == {PRICES, TEXTS}
+    assert PROJECT["package-data"] == {"sameloss.store": [PRICES.name], "sameloss.studies": [TEXTS.name]}

@@ -15,7 +15,7 @@ PYTHON = f"""#!/bin/sh
 # Makes environments of itself, and notes what else it is asked for.
 case "$1 $2" in
     "-m venv") rm -rf .venv; mkdir -p .venv/bin; cp "$0" .venv/bin/python; touch .venv/bin/pip ;;
-    "-c import"*) exec "{sys.executable}" -c "import sys; sys.version_info = (VERSION, 0); $2" ;;
+    "-c import sys"*) exec "{sys.executable}" -c "import sys; sys.version_info = (VERSION, 0); $2" ;;
 esac
 echo "$*" >> "$NOTES"
 """

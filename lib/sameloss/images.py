@@ -1,5 +1,9 @@
-"""Image data: scikit-learn's digits, or a data set from the Hugging Face hub or a local folder."""
+"""Image data: scikit-learn's digits, or a data set from the Hugging Face hub or a local folder.
 
+And what the networks of several studies share: initial parameters, operations, the order of visits.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -8,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from sameloss.checks import check_counts
 from sameloss.errors import ParameterError
@@ -140,3 +145,22 @@ def visiting_order(size: int, batch: int, steps: int, rng: torch.Generator) -> I
     epochs = -(-steps * batch // size)
     visits = torch.cat([torch.randperm(size, generator=rng) for _ in range(epochs)])
     return visits[: steps * batch].reshape(steps, batch)
+
+
+def initial_weights(model: nn.Module, seed: int, gain: Callable[[Tensor], float]) -> dict[str, Tensor]:
+    """Draw normal weights of variance `gain` over fan-in into a model, and zero biases; return them all."""
+    rng = generator_for("initial parameters", seed)
+    for name, parameter in model.named_parameters():
+        if parameter.ndim > 1:
+            drawn = torch.randn(parameter.shape, generator=rng)
+            parameter.data = drawn * (gain(parameter) / parameter[0].numel()) ** 0.5
+        elif name.endswith("bias"):
+            nn.init.zeros_(parameter)
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+def multiplications(model: nn.Module, image: Float[Tensor, "1 *shape"]) -> float:
+    """Multiplications of a forward pass of one image."""
+    with FlopCounterMode(display=False) as counted:
+        model(image)
+    return counted.get_total_flops() / 2

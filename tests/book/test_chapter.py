@@ -134,7 +134,7 @@ def test_bad_parameters_are_refused(given, message, squares):
         squares(given)
 
 
-def in_ipython(folder, *notebooks):
+def in_ipython(folder, notebooks):
     """What IPython prints of each notebook, whose cells it executes in their order after a start-up file.
 
     Each has a process of its own; the library is imported once for all of them.
@@ -185,19 +185,17 @@ GIVEN = {
 }
 
 
-def test_only_what_the_reader_set_is_a_parameter(tmp_path):
-    notebooks = [("here = !pwd\nSeeds = 1", PARAMETERS, given, OWN) for given in GIVEN]
-    for found, end in zip(in_ipython(tmp_path, *notebooks), GIVEN.values(), strict=True):
-        assert found.splitlines()[-1].startswith(end)
-        assert "parameters.py" not in found
-
-
-def test_a_chapter_runs_where_a_reader_has_names_of_ones_own(tmp_path):
-    """Twice, and another one after it."""
+def test_only_what_the_reader_set_is_a_parameter_whatever_names_a_reader_has(tmp_path):
+    """In the last notebook a chapter is run twice, and another one after it."""
     names = ("a2_conditionals", "a2_conditionals", "01_introduction")
     runs = [f"%run -i {_head(tmp_path, name)}" for name in names]
-    (found,) = in_ipython(tmp_path, ("x = 3", *(f"{run}\nprint(page.name, x)" for run in runs)))
-    assert [line for line in found.splitlines() if line.endswith(" 3")] == [f"{name} 3" for name in names]
+    notebooks = [("here = !pwd\nSeeds = 1", PARAMETERS, given, OWN) for given in GIVEN]
+    notebooks.append(("x = 3", *(f"{run}\nprint(page.name, x)" for run in runs)))
+    *printed, last = in_ipython(tmp_path, notebooks)
+    for found, end in zip(printed, GIVEN.values(), strict=True):
+        assert found.splitlines()[-1].startswith(end)
+        assert "parameters.py" not in found
+    assert [line for line in last.splitlines() if line.endswith(" 3")] == [f"{name} 3" for name in names]
 
 
 def _head(folder, name):

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sameloss.book.grid import grid_of
+from sameloss.book.grid import grid_of, main
 from sameloss.errors import ParameterError
 
 ROOT = Path(__file__).parents[2]
@@ -191,8 +191,9 @@ def test_what_is_handed_to_the_shell_is_quoted():
     assert [field for field in fields if not field.endswith(":q")] == ["threads"]
 
 
-def test_the_defaults_are_a_grid_of_the_laptop(tmp_path):
-    command = [sys.executable, "-m", "sameloss.book.grid", f"artifacts={tmp_path}"]
-    grid = json.loads(run(command).stdout)
+def test_the_defaults_are_a_grid_of_the_laptop(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["grid", f"artifacts={tmp_path}"])
+    main()
+    grid = json.loads(capsys.readouterr().out)
     assert grid["cells"] == [f"laptop/grammar/{size}/seeds-2" for size in ("d24", "d96")]
     assert (grid["folder"], grid["workers"]) == ("_build/grid", 1)

@@ -147,3 +147,18 @@ def test_sgd_on_the_landscape_follows_keys(html, chromium):
     tab.keyboard.press("Space")
     assert said.inner_text() != noisy
     assert "KL" in said.inner_text()
+
+
+@pytest.mark.parametrize("width", [1400, 390 + SCROLLBAR])
+def test_a_word_is_explained_where_a_page_first_uses_it(html, chromium, width):
+    tab = chromium.new_page(viewport={"width": width, "height": 900})
+    tab.goto((html / "chapters" / "02_confirmation.html").as_uri())
+    words = tab.locator("abbr[data-means]")
+    said = [word.inner_text().removesuffix("s") for word in words.all()]
+    assert "probe" in said
+    assert len(set(said)) == len(said)
+    for word in words.all():
+        word.focus()
+        shown = word.evaluate("word => getComputedStyle(word, '::after').content")
+        assert word.get_attribute("data-means")[:20] in shown
+        assert tab.evaluate(WIDER) <= 0

@@ -23,7 +23,7 @@ from stores import SECONDS
 
 from sameloss.book.pages import open_page
 from sameloss.runs.checkpoints import HISTORY
-from sameloss.store.location import default_artifacts, source_revision
+from sameloss.store.location import committed_hash, default_artifacts, source_revision
 from sameloss.store.record import kept_runs, read_lines
 from sameloss.store.store import LEFT_OUT, Store, with_ancestors
 
@@ -119,10 +119,14 @@ def test_nothing_of_the_default_takes_long_that_is_not_kept(book):
 
 
 def test_all_of_it_is_of_committed_source():
-    files = kept_runs().root.glob("*/*")
-    revisions = {line.manifest["revision"] for path in files for line in read_lines(path).values()}
-    assert revisions
-    assert not any(revision.endswith("dirty") for revision in revisions)
+    """That of a commit in this history, if it is whole, with the library that ran."""
+    manifests = [m.manifest for path in kept_runs().root.glob("*/*") for m in read_lines(path).values()]
+    sources = {(manifest["revision"], manifest.get("source")) for manifest in manifests}
+    assert sources
+    assert not any(revision.endswith("dirty") for revision, _ in sources)
+    if not (ROOT / ".git" / "shallow").exists():
+        hashes = {revision: committed_hash(ROOT, revision) for revision, source in sources if source}
+        assert {(revision, hashes.get(revision)) for revision, _ in sources} == sources
 
 
 NOT_KEPT = {"laptop-long": ["ii5_growing", "ii5_stacking"]}

@@ -163,7 +163,7 @@ def recorded(page, home):
     """The page with its record, written by another store."""
     other = Store(home / "other")
     long = page.of_record("paper")
-    compute_all(other, long.runs(), workers=1)
+    compute_all(other, long.runs())
     assert kept_runs().add(other, long.runs()) == 3
     return page
 

@@ -1,6 +1,7 @@
 """Every chapter as it reads: limited length, a finding for each figure, no markup of the book's own."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 import nbformat
@@ -17,6 +18,7 @@ EXPLANATORY = {"fig-tree", "fig-images-examples"}
 """Figures that explain what is done, and have no finding."""
 
 
+@cache
 def cells_of(page):
     return nbformat.read(page, as_version=4).cells
 

@@ -118,6 +118,12 @@ def test_a_whole_record_is_a_fixed_point(recorded, notes, book):
     assert contents(book) == before
 
 
+def test_a_shallow_clone_has_the_record_without_its_commits(recorded, notes, monkeypatch):
+    recorded("here", runs_of(notes))
+    monkeypatch.setattr(module, "uncommitted_runs", lambda store, runs: list(runs))
+    assert recorded("elsewhere", runs_of(notes)) == 3
+
+
 def contents(folder):
     files = [path for path in folder.rglob("*") if path.is_file() and ".git" not in path.parts]
     return {path: path.read_bytes() for path in files if path.suffix != ".lock"}

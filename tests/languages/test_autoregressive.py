@@ -319,7 +319,7 @@ def questions(draw):
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(question=questions(), rows=st.integers(1, 40), tolerance=st.sampled_from([0.001, 0.1, 0.5]))
 def test_conditionals_of_any_architecture_are_those_of_one_pass_per_candidate(question, rows, tolerance):
     """Llama and Mamba round to float32 inside. Whatever is left out, it holds no more than what is proved."""

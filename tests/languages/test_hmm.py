@@ -90,7 +90,7 @@ def hmmlearn_model(model):
     return reference
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(models)
 def test_log_prob_matches_enumeration(model):
     joint, strings = enumerated(model), all_strings(model)
@@ -99,7 +99,7 @@ def test_log_prob_matches_enumeration(model):
     torch.testing.assert_close(model.log_prob(as_sentences(strings)).exp(), expected, **exactly)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(models)
 def test_conditionals_match_enumeration(model):
     """At every position, masked or not, and whether or not the token there is itself possible."""
@@ -118,7 +118,7 @@ def test_conditionals_match_enumeration(model):
             model.conditionals(as_sentences([tokens]))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(models)
 def test_state_posteriors_and_label_scores_match_enumeration(model):
     joint = enumerated(model)

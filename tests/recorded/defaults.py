@@ -15,6 +15,7 @@ from sameloss.store.store import Run
 FILE = "defaults.json"
 
 
+@cache
 def in_keys(kind: type[Run]) -> set[type]:
     """Return the dataclasses whose fields are part of the keys of a class of runs, including itself.
 

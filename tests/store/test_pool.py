@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 import toy_runs
+from quick_workers import quick_workers
 from toy_runs import Sleeping, Squaring
 
 from sameloss.errors import NonFiniteLoss, StoreError
@@ -97,7 +98,8 @@ class Unreadable(Squaring):
 
 def test_results_can_be_computed_without_being_read(tmp_path):
     store, runs = Store(tmp_path), [Unreadable(3, Squaring(1)), Unreadable(4)]
-    compute_all(store, iter(runs), workers=1)
+    with quick_workers():
+        compute_all(store, iter(runs), workers=1)
     assert all(map(store.has, [*runs, Squaring(1)]))
     with pytest.raises(AssertionError):
         get_all(store, runs)
@@ -134,7 +136,7 @@ def test_short_work_is_done_in_the_calling_process(tmp_path, monkeypatch, number
 
 def test_errors_of_the_library_propagate_and_finished_runs_are_kept(tmp_path):
     store = Store(tmp_path)
-    with pytest.raises(NonFiniteLoss, match="nan at step 3") as caught:
+    with quick_workers(), pytest.raises(NonFiniteLoss, match="nan at step 3") as caught:
         get_all(store, [Squaring(2), Failing("nan")], workers=1)
     assert caught.value.__cause__ is None
     assert store.has(Squaring(2))
@@ -142,7 +144,7 @@ def test_errors_of_the_library_propagate_and_finished_runs_are_kept(tmp_path):
 
 
 def test_a_killed_worker_is_a_store_error(tmp_path):
-    with pytest.raises(StoreError, match="A worker process was killed"):
+    with quick_workers(), pytest.raises(StoreError, match="A worker process was killed"):
         get_all(Store(tmp_path), [Failing("killed")], workers=1)
 
 

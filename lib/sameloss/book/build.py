@@ -23,7 +23,7 @@ from sameloss.checks import check_positive
 from sameloss.errors import BookError
 from sameloss.store.location import HOME
 
-MODULES = {"execute": "execute", "html": "site", "pdf": "site", "twins": "twins"} | dict.fromkeys(
+MODULES = {"execute": "execute", "html": "site", "pdf": "site", "twins": "notebooks"} | dict.fromkeys(
     ("compute", "adopt", "record"), "record"
 )
 """Module of each command, imported only when it runs."""

@@ -1,4 +1,4 @@
-"""The book's notebooks, their executed copies, and the fingerprint of an execution.
+"""The book's notebooks, their py:percent twins, their executed copies, and the fingerprint of an execution.
 
 Executions with the same fingerprint differ only in printed times. It does not cover the run store, whose keys
 already cover everything that a result depends on.
@@ -6,12 +6,16 @@ already cover everything that a result depends on.
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import jupytext
 import nbformat
 import yaml
+from jupytext.cli import jupytext as run_jupytext
+from jupytext.config import load_jupytext_config
 from nbformat.reader import NotJSONError
 
 from sameloss.store.location import SOURCE
@@ -106,7 +110,8 @@ def show_captions(notebook: nbformat.NotebookNode) -> None:
 def fingerprints(pages: Iterable[Path], preset: str) -> dict[Path, str]:
     """Hash of each chapter: its cells, preset, library, what is recorded, and versions of packages."""
     recorded = (path for path in RESULTS.rglob("*") if path.is_file())
-    read = [(str(p), _hash(p.read_bytes())) for p in sorted([VERSIONS, *SOURCE.rglob("*.py"), *recorded])]
+    library = (*SOURCE.rglob("*.py"), *SOURCE.rglob("*.toml"))
+    read = [(str(p), _hash(p.read_bytes())) for p in sorted([VERSIONS, *library, *recorded])]
     found = {}
     for page in pages:
         cells = nbformat.read(page, as_version=4).cells
@@ -117,3 +122,40 @@ def fingerprints(pages: Iterable[Path], preset: str) -> dict[Path, str]:
 
 def _hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
+
+
+# Notebooks and their twins
+
+
+def twin_of(path: Path) -> str:
+    """The py:percent twin of a notebook, with captions in plain Unicode instead of JSON escapes."""
+    notebook = nbformat.read(path, as_version=4)
+    twin = jupytext.writes(notebook, "py:percent", config=load_jupytext_config(str(path)))
+    return re.sub(r"^# %% .*", _unescaped, twin, flags=re.MULTILINE)
+
+
+def _unescaped(line: re.Match[str]) -> str:
+    return re.sub(
+        r'"(?:[^"\\]|\\.)*"', lambda text: json.dumps(json.loads(text[0]), ensure_ascii=False), line[0]
+    )
+
+
+def twin_differences() -> list[str]:
+    """One line for each notebook that differs from its twin."""
+    twins = {path: path.with_suffix(".py").read_text("utf-8") for path in notebooks()}
+    return [f"{path} and its twin differ." for path, twin in twins.items() if twin_of(path) != twin]
+
+
+def twins(sync: bool) -> None:
+    """Compare notebooks with their twins; with `sync`, first write the twins into the notebooks.
+
+    Raises:
+        SystemExit: if they differ.
+
+    """
+    if sync:
+        for twin in sorted(Path("chapters").glob("*.py")):
+            run_jupytext(["--quiet", "--update", "--to", "ipynb", str(twin)])
+            twin.write_text(twin_of(twin.with_suffix(".ipynb")), "utf-8")
+    if differences := twin_differences():
+        raise SystemExit("\n".join(differences) + "\nRun `make twins` after editing a .py twin.")

@@ -239,13 +239,14 @@ def _open(name: str, preset: str, max_hours: float | None) -> Chapter:
 
 
 def require_committed_runs(store: Store, runs: list[Run]) -> None:
-    """Require the source of finished runs to be committed.
+    """Require the source of finished runs that are not recorded to be committed.
 
     Raises:
         SystemExit: with the number of runs for which it is not.
 
     """
-    if found := uncommitted_runs(store, runs):
+    recorded = kept_runs()
+    if found := [run for run in uncommitted_runs(store, runs) if not recorded.has(run)]:
         folders = shlex.join(str(store.folder(run)) for run in found)
         raise SystemExit(
             f"{len(found)} finished runs come from source that was not committed or is unknown; remove them "

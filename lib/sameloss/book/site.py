@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -244,6 +245,46 @@ UNFOLD = """for (const fold of document.querySelectorAll(".bd-content details"))
 MARGIN: Any = {"top": "18mm", "bottom": "18mm", "left": "14mm", "right": "14mm"}
 
 
+# Words that are explained where a page first uses them
+
+GLOSSARY = "chapters/notation"
+"""The page whose table has them."""
+
+_TERMS = re.compile(r"^\| (\*\*.+?) \|.*\| (.+) \|$", re.MULTILINE)
+_BESIDES_TEXT = r"(?![^<>]*>)(?![^<]*</(?:a|code|span|abbr))"
+
+
+def terms(glossary: str) -> dict[str, str]:
+    """The words in bold of the glossary's table, with their meaning as plain text.
+
+    >>> terms("| **probe**, **probing** | $g$ | a *linear* classifier |")
+    {'probe': 'a linear classifier', 'probing': 'a linear classifier'}
+    """
+    found: dict[str, str] = {}
+    for words, meaning in _TERMS.findall(glossary):
+        plain = re.sub(r"\[(.+?)\]\(.+?\)", r"\1", re.sub(r"[*`$]|\\,", "", meaning))
+        found |= dict.fromkeys(re.findall(r"\*\*(.+?)\*\*", words), plain)
+    return found
+
+
+def explained(body: str, meanings: dict[str, str]) -> str:
+    """Say what words mean where a paragraph of a page first uses them.
+
+    >>> explained("<p>Two probes, one probe.</p>", {"probe": "a classifier"})
+    '<p>Two <abbr tabindex="0" data-means="a classifier">probes</abbr>, one probe.</p>'
+    """
+    left = dict(meanings)
+    words = "|".join(map(re.escape, sorted(meanings, key=len, reverse=True)))
+
+    def mark(word: re.Match[str]) -> str:
+        if (meaning := left.pop(word[1], None)) is None:
+            return word[0]
+        return f'<abbr tabindex="0" data-means="{escape(meaning)}">{word[0]}</abbr>'
+
+    one = re.compile(rf"\b({words})s?\b{_BESIDES_TEXT}")
+    return re.sub(r"<p>.*?</p>", lambda paragraph: one.sub(mark, paragraph[0]), body, flags=re.DOTALL)
+
+
 # The extension of Sphinx
 
 FRONT_TITLE = "An executable reproduction"
@@ -288,6 +329,8 @@ def _finish(app: Sphinx, page: str, template: str, context: dict[str, Any], tree
     if (anchor := LAST.lower().replace(" ", "-")) in body:
         link = f' <a class="more" href="#{anchor}">{LAST}</a>'
         body = re.sub("(</p>)?\\s*</figcaption>", rf"{link}\1</figcaption>", body)
+    if page != GLOSSARY and (glossary := Path(app.env.doc2path(GLOSSARY))).exists():
+        body = explained(body, terms(glossary.read_text("utf-8")))
     context["body"] = body.replace("<figure", '<figure tabindex="0"')  # scrolled with keys where too wide
     context["default_mode"] = "auto"  # which the theme's script complains about not having
     if page == app.config.root_doc:

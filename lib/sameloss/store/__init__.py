@@ -1,5 +1,5 @@
 """The run store, which knows nothing of languages, models or training.
 
 `store`: runs, keys, manifests, atomic results. `pool`: parallel computation. `processes`: workers and GPUs.
-`recording`: results under version control. `provenance`: where results come from. `location`: folders.
+`record`: results under version control. `provenance`: where results come from. `location`: folders.
 """

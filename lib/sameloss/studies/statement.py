@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from pathlib import Path
+from tomllib import loads
 from typing import SupportsFloat
 
 import numpy as np
@@ -26,6 +28,14 @@ class Statement:
     place: str
     text: str
     correction: str = ""  # the corrected form, where the printed one fails
+
+
+TEXTS = Path(__file__).with_name("statements.toml")
+
+
+def statements_of(page: str) -> dict[str, Statement]:
+    """The statements that a page judges, by name, from `TEXTS`."""
+    return {name: Statement(**about) for name, about in loads(TEXTS.read_text("utf-8"))[page].items()}
 
 
 @dataclass(frozen=True)

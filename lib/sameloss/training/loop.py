@@ -252,7 +252,7 @@ def pretrain(
             parts = execution.parts(batch, micro_batch, model.max_length)
             loss, total = _set_gradient(forward, loss_at(step), parts, execution)
             if settings.sam_radius:
-                with _sam_ascent(model, settings.sam_radius):
+                with sam_ascent(model, settings.sam_radius):
                     total += _set_gradient(forward, loss_at(step), parts, execution)[1]
             loss = process.mean(loss if math.isfinite(total) else total)  # so that all processes stop
             if not math.isfinite(loss):
@@ -277,7 +277,7 @@ def _set_gradient(model: nn.Module, loss: BatchLoss, parts: list[Batch], executi
 
 
 @contextmanager
-def _sam_ascent(model: nn.Module, radius: float) -> Iterator[None]:
+def sam_ascent(model: nn.Module, radius: float) -> Iterator[None]:
     """Move the parameters by `radius` along their gradient, and back on exit (Foret et al. 2021)."""
     moved = [(p, p.grad, p.detach().clone()) for p in model.parameters() if p.grad is not None]
     norm = torch.stack([gradient.norm() for _, gradient, _ in moved]).norm()

@@ -46,7 +46,7 @@ recursive = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.one_of(layered, recursive), st.data())
 def test_log_prob_and_conditionals_match_enumeration_of_trees(recipe, data):
     grammar = PCFGSpec(**recipe).grammar() if "levels" in recipe else tiny_grammar(**recipe)
@@ -71,7 +71,7 @@ def test_log_prob_and_conditionals_match_enumeration_of_trees(recipe, data):
         assert not conditionals[row, len(words) :].any()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(recursive)
 def test_masked_sentences_sum_over_what_is_masked(recipe):
     grammar = tiny_grammar(**recipe)

@@ -20,7 +20,6 @@ from sameloss.studies.same_loss.tables import (
     answer_in_words,
     answer_table,
     correlation_finding,
-    pretrained_in_words,
     rate_finding,
     steps_finding,
     trace_finding,
@@ -431,21 +430,6 @@ def test_the_lookup_table_is_beside_the_worst_size_and_its_published_lead_beside
     table.loc[short & (table.quantity == "accuracy"), "value"] -= 7
     first = ask(table, "lookup", "after the shortest training")
     assert first["mean"] == pytest.approx(ask(table, "lookup").loc["mean"] - 7, abs=0.5)
-
-
-def test_what_was_learnt_of_a_pretrained_models_sentences_is_said():
-    columns = ["language", "model", "stage", "steps", "replicate", "quantity", "value", "standard_error"]
-    rows = [
-        ("pretrained", "none", "baseline", 0, draw, quantity, value, 0.1)
-        for draw in (1, 2)
-        for quantity, value in {"entropy": 1.1 + draw / 10, "context": 3.0}.items()
-    ]
-    rows += [("pretrained", "d24", "descent", 10, draw, "kl", draw / 2, 0.0) for draw in (1, 2)]
-    rows += [("pretrained", "d96", "plateau", 20, draw, "kl", 0.6, 0.0) for draw in (1, 2)]
-    words = pretrained_in_words(pd.DataFrame(rows, columns=columns))
-    assert words.startswith("Its entropy is 1.25 ± 0.14 nats per masked token")
-    assert words.endswith("the best has a KL of 0.60 nats: it has yet to learn 20 % of that.")
-    assert "No models" in pretrained_in_words(pd.DataFrame(columns=columns))
 
 
 # The record, by independent calculations

@@ -6,13 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from cells import definitions
 
 from sameloss.book.pages import open_page
 from sameloss.measures.flatness.trace import fisher_trace
 from sameloss.models.encoder import Encoder
 from sameloss.runs.measurements import MEASURES
-from sameloss.studies import drawing
-from sameloss.studies.same_loss import figures
 from sameloss.studies.same_loss.estimators import (
     ESTIMATORS,
     TINY_LANGUAGE,
@@ -22,7 +21,6 @@ from sameloss.studies.same_loss.estimators import (
     estimator_measurement,
     everything_masked,
     reparametrisation_measurement,
-    variances,
 )
 from sameloss.studies.same_loss.parameters import chosen
 
@@ -126,7 +124,8 @@ def test_more_labels_leave_the_variance_between_sentences(page):
     errors = table.set_index("estimator").standard_error
     assert errors["sampled-1"] < errors["minibatch-64"]
     known = table["mean"].iloc[0]
-    parts = variances(table.assign(known=known, seconds=table.forward + table.backward))
+    measured = table.assign(known=known, seconds=table.forward + table.backward)
+    parts = definitions("b1_trace").label_error(measured)
     assert min(parts.between, parts.within, parts.backward) > 0
 
 
@@ -141,23 +140,10 @@ def test_best_number_of_labels_by_hand():
             "known": 1.0,
         }
     )
-    parts = variances(table)
-    np.testing.assert_allclose(parts[:4], [0.01, 0.03, 1e-3, 1e-3])
-    assert parts.best_labels == pytest.approx(3**0.5)
-    best = (0.01 + 0.03 / 3**0.5) * (1 + 3**0.5) * 1e-3
-    assert parts.one_beside_best == pytest.approx(0.04 * 0.002 / best)
-    assert parts.times_dearer == pytest.approx((0.01 + 0.03 / 50) * 0.051 / (0.04 * 0.002))
-    assert parts.error_50_sentences == pytest.approx(100 * ((0.01 + 0.03 / 50) / 50) ** 0.5)
-    assert parts.error_50_sentences == pytest.approx(parts.error_paper * (10_000 / 50) ** 0.5)
-
-
-def test_figures_draw_their_tables():
-    (ax,) = drawing.panels(1)
-    assert figures.ratios(pd.DataFrame({"form": ["a", "b"], "trace": [1.0, 2.0]}), ax) is ax
-    assert [text.get_text() for text in ax.texts] == ["1.00", "2.00"]
-    (ax,) = drawing.panels(1)
-    table = pd.DataFrame(
-        {"label": ["good", "bad"], "error_at_budget": [1.0, 2], "known": 9.0, "off": [1, -1]}
-    )
-    drawn = figures.estimators_at_equal_cost(table, 10.0, ax)
-    assert [label.get_text() for label in drawn.get_yticklabels()] == ["bad", "good"]
+    parts = definitions("b1_trace").label_error(table)
+    np.testing.assert_allclose(parts, [0.01, 0.03, 1e-3, 1e-3])
+    assert parts.best() == pytest.approx(3**0.5)
+    assert parts.cost(3**0.5) == pytest.approx((0.01 + 0.03 / 3**0.5) * (1 + 3**0.5) * 1e-3)
+    assert parts.cost(50) == pytest.approx((0.01 + 0.03 / 50) * 0.051)
+    assert parts.cost(1) == pytest.approx(0.04 * 0.002)
+    assert parts.squared(50) == pytest.approx(0.01 + 0.03 / 50)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from cells import definitions
+from cells import definitions, listed
 from nltk import Tree
 
 from sameloss.book.pages import open_page
@@ -15,8 +15,8 @@ from sameloss.languages.paper import PAPER_HMM, PAPER_HMM_SHAPE, PAPER_SHAPE
 from sameloss.languages.pretrained import HubTeacherSpec
 from sameloss.studies import drawing
 from sameloss.studies.same_loss import figures, languages
-from sameloss.studies.same_loss.experiment import PRESETS, STAND_IN
-from sameloss.studies.same_loss.languages import ENTROPY, calibrations, measurements, published
+from sameloss.studies.same_loss.experiment import STAND_IN
+from sameloss.studies.same_loss.languages import ENTROPY, measurements, published
 from sameloss.studies.same_loss.parameters import chosen
 
 
@@ -83,19 +83,21 @@ def test_a_real_opt_is_measured_on_few_sentences(opened):
 
 
 def test_calibrations_begin_with_the_papers_shapes_and_aim_at_its_entropies():
-    runs = calibrations(PRESETS["smoke"])
+    runs = listed("a1_datasets").calibrations
     assert [run.shape for run in runs.values()] == [PAPER_SHAPE, PAPER_HMM_SHAPE]
     assert [run.entropy for run in runs.values()] == [ENTROPY["grammar"], ENTROPY["hmm"]]
     assert {run.sentences for run in runs.values()} == {500}
-    assert {run.sentences for run in calibrations(PRESETS["paper"]).values()} == {5000}
+    assert {run.sentences for run in listed("a1_datasets", "paper").calibrations.values()} == {5000}
 
 
 # Figures
 
+parse_tree = definitions("a1_datasets").parse_tree
+
 
 def test_a_tree_has_its_words_at_the_bottom_in_their_order(ax):
     tree = Tree.fromstring("(S (A (B x) (C y)) (D z))")
-    figures.parse_tree(tree, ax)
+    parse_tree(tree, ax)
     texts = {text.get_text(): text.get_position() for text in ax.texts}
     assert set(texts) == {"S", "A", "B", "C", "D", "x", "y", "z"}
     assert [texts[word][0] for word in "xyz"] == [0, 1, 2]
@@ -103,14 +105,14 @@ def test_a_tree_has_its_words_at_the_bottom_in_their_order(ax):
 
 
 def test_a_tree_of_two_words_fits_its_figure():
-    ax = figures.parse_tree(Tree.fromstring("(S (A a) (B b))"), drawing.panels(1, width=9)[0])
+    ax = parse_tree(Tree.fromstring("(S (A a) (B b))"), drawing.panels(1, width=9)[0])
     ax.figure.canvas.draw()  # where there is no room, matplotlib warns, which is an error here
 
 
 def test_words_of_a_reader_are_no_formulas_and_do_not_overlap(ax):
     words = ["$x^$", *("antidisestablishmentarianism" + str(k) for k in range(7))]
     symbols = " ".join(f"($a_$ {word})" for word in words)
-    figures.parse_tree(Tree.fromstring(f"(S {symbols})"), ax)
+    parse_tree(Tree.fromstring(f"(S {symbols})"), ax)
     figure = ax.figure
     figure.set_size_inches(9, 3)
     figure.canvas.draw()
@@ -119,20 +121,11 @@ def test_words_of_a_reader_are_no_formulas_and_do_not_overlap(ax):
     assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
 
 
-def test_language_figures_draw_what_they_are_given():
-    axes = drawing.panels(4)
-    lengths = pd.DataFrame({"length": [1, 2], "probability": [0.4, 0.6], "sampled": [0.5, 0.5]})
-    figures.sentence_lengths(lengths, "PCFG", axes[0])
-    assert [bar.get_height() for bar in axes[0].patches] == [0.5, 0.5]
-    assert axes[0].lines[0].get_ydata().tolist() == [0.4, 0.6]
-    figures.word_frequencies(pd.DataFrame({"word": [1, 2], "share": [0.3, 0.7]}), "PCFG", axes[1])
-    assert list(axes[1].lines[0].get_ydata()) == [0.7, 0.3]
-    tried = pd.DataFrame({"concentration": [1.0, 0.1], "mean": [3.0, 2.0], "standard_error": [0.1, 0.1]})
-    figures.calibration_curve(tried, 2.5, 0.4, "PCFG", axes[2])
-    assert axes[2].containers[0].lines[0].get_xdata().tolist() == [0.1, 1.0]
+def test_the_entropy_of_masks_is_drawn_beside_its_bound(ax):
     masks = pd.DataFrame(
         {"language": "HMM", "words": 8, "masks": [1, 2], "entropy": [1.0, 1.5], "standard_error": 0.1}
     )
-    figures.entropy_by_masks(masks, axes[3])
-    assert axes[3].lines[-1].get_ydata()[0] == pytest.approx(np.log(8))
-    assert all(ax.get_xlabel() and ax.get_ylabel() for ax in axes)
+    figures.entropy_by_masks(masks, ax)
+    assert ax.lines[-1].get_ydata()[0] == pytest.approx(np.log(8))
+    assert ax.get_xlabel()
+    assert ax.get_ylabel()

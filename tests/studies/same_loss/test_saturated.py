@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from sameloss.statistics.intervals import p_value
+from sameloss.statistics.intervals import Interval, p_value
 from sameloss.studies.same_loss.saturated import (
     CAPACITY,
     LARGE,
@@ -174,6 +174,14 @@ def test_lengths_out_of_order_are_averaged():
     assert at_kl(curve, 0.9, "own") is None
 
 
+def test_an_end_out_of_order_is_where_both_lengths_are_averaged():
+    """8, 2.5 and 3.4 % come down to 2.9 %, so that nothing is compared above 3 %."""
+    table = planted(leading(3.4), draws=2, noise=0.0)
+    for steps, kl in {2500: 8.0, 5000: 2.5, 10_000: 3.4}.items():
+        table.loc[(0, "descent", "d24", 0.005, steps), "kl"] = kl
+    assert leads(table, SMALL, LARGE, OWN).kl[0] == pytest.approx(3)
+
+
 @pytest.mark.parametrize(
     ("values", "word"),
     [
@@ -219,6 +227,10 @@ def within_a_size(slope, seed=0):
     return planted(accuracy, trace, tuple(flatter), draws=8, seed=seed)
 
 
+LOST = Interval(20.0, 15.0, 25.0)
+"""What the positive control loses."""
+
+
 def lines_of(table):
     arms = {"penalty": PENALTY, "dropout": DROPOUT}
     native = {name: line(table, arm, len(arms)) for name, arm in arms.items()}
@@ -240,19 +252,20 @@ def test_intervals_of_slope_and_share_are_corrected_for_the_number_of_lines():
 
 def test_flatness_that_carries_the_effect_is_told():
     native, relative = lines_of(within_a_size(20.0))
-    assert carried(native, relative) == "supported"
+    assert carried(native, relative, LOST) == "supported"
     assert native["penalty"].share[0] == pytest.approx(1, abs=0.1)
 
 
 def test_flatness_that_brings_nothing_carries_nothing():
     native, relative = lines_of(within_a_size(0.0))
-    assert carried(native, relative) == "against"
+    assert carried(native, relative, LOST) == "against"
     assert native["penalty"].leverage
     assert native["penalty"].share[2] < 0.2
+    assert carried(native, relative, Interval(1.0, -0.1, 2.1)) == "open"
 
 
 def test_a_published_slope_at_sizes_of_little_difference_is_not_a_no():
     """It would carry less than half only because sizes hardly differ in flatness."""
     native, relative = lines_of(within_a_size(9.0))
     assert native["penalty"].share[0] == pytest.approx(0.45, abs=0.05)
-    assert carried(native, relative) == "open"
+    assert carried(native, relative, LOST) == "open"

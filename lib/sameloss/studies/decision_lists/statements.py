@@ -16,66 +16,9 @@ from sameloss.statistics.intervals import Estimate, seed_interval
 from sameloss.studies.decision_lists import theory
 from sameloss.studies.decision_lists.experiment import FIRST_SEED, TaskShape
 from sameloss.studies.decision_lists.proofs import sketch_slope, train_both
-from sameloss.studies.statement import Check, Statement, at_most, check_table, none_above
+from sameloss.studies.statement import Check, at_most, check_table, none_above, statements_of
 
-STATEMENTS = {
-    "gradients": Statement(
-        "Section 4.3.3", "The formulas of the gradients by W and by V, as means over n tokens, are right."
-    ),
-    "label-gradient": Statement("Section 4.3.2", "∂ℒ/∂w at the label-determining token is never positive."),
-    "sketch": Statement(
-        "Section 4.3.2, proof sketch",
-        "The directional derivative along v is at most 0 where a token other than k determines the label.",
-        "True if v ends at k*: where a token before k* determines the label, it is predicted correctly.",
-    ),
-    "order": Statement("Section 4.3.2", "Scores in the order of the list classify every sequence."),
-    "thm43": Statement("Theorem 4.3", "Perfect classification within T = 32 λ M / log L steps of 1/λ."),
-    "thm43-rate": Statement(
-        "Theorem 4.3, the rate",
-        "Steps of 1/λ, λ the largest eigenvalue of the Hessian, never raise the loss.",
-        "True if λ bounds the largest eigenvalue at every W, as Pr[a occurs] (c²/8 + c)/n does; its value at "
-        "W = 0 does not suffice.",
-    ),
-    "thm43-proof": Statement(
-        "Proof of Theorem 4.3",
-        "The slope along v is at most −(c/2n) p (1 − p) on S, where p ≤ 1/2, and at most 0 on other sets. "
-        "Sets of S with p < 1/2n have probability at most 2n² ℒ/c, which is δ/2 or less. While a token is "
-        "misclassified, ‖∂ℒ‖² ≥ log²L / 16M.",
-    ),
-    "asm43": Statement(
-        "Assumption 4.3", "It implies Assumption 4.2 where V = cP but, as the thesis expects, not elsewhere."
-    ),
-    "asm44": Statement("Assumption 4.4", "It implies Assumption 4.2, also away from V = cP."),
-    "thm44": Statement(
-        "Theorem 4.4",
-        "With both matrices trained, classification is perfect within λε/2 steps: a time of ε/2.",
-    ),
-    "thm44-proof": Statement(
-        "Proof of Theorem 4.4",
-        "The slope is at most −(1/2n) p (1 − p)(c − 4ε) on S, where p ≤ 1/2 + ε/c, and at most 6ε/n on other "
-        "sets. For ε ≤ 16M, (δ/20)√(ε/M) ≤ δ/5. At both ends of its range, p has p (1 − p) ≥ 1/4n.",
-    ),
-    "lem41": Statement("Lemma 4.1", "A step moves no entry of V by more than η: |∂ℒ/∂V| ≤ 1."),
-    "lists": Statement(
-        "Section 4.3.4, Figure 4.1",
-        "Tokens taken modulo L + 1 make π a permutation of 1 to L.",
-        "Tokens taken modulo L, from 0, do.",
-    ),
-    "figure": Statement("Figure 4.1", "After one step on V from scratch, P is seen in it."),
-    "figure-diagonal": Statement("Figure 4.1 (ours)", "Its entries are L/n − 1 exactly, at the rate L²."),
-    "convergence": Statement(
-        "Section 4.3.4",
-        "Trained together from scratch, both matrices might converge (to at least 98 % accuracy).",
-    ),
-    "crucial": Statement(
-        "Section 4.1", "Attention is crucial for the task: uniform attention cannot solve it."
-    ),
-    "uniform": Statement(
-        "Theorem 4.3 (ours)",
-        "In its regime attention stays within 1 % of uniform; the read-out amplifies what little there is.",
-    ),
-    "sgd": Statement("SGD (ours)", "On drawn sequences it follows the exact flow."),
-}
+STATEMENTS = statements_of("ii4_decision_lists")
 
 # The tables that the checks read.
 

@@ -10,51 +10,9 @@ from scipy.linalg import circulant
 
 from sameloss.studies.dyck import theory
 from sameloss.studies.dyck.theory import ZERO_LOSS, Inputs, Transformer, lower_bound, run
-from sameloss.studies.statement import Check, Statement, check_table
+from sameloss.studies.statement import Check, check_table, statements_of
 
-STATEMENTS = {
-    "thm51": Statement(
-        "Theorem 5.1",
-        "Fitted on n samples, the smallest head on the flattest solution has zero downstream loss with "
-        "probability at least 1 - 2⁻ⁿ.",
-        "Among solutions where the loss is twice differentiable; with probability exactly "
-        "1 - 2((1 + p₀)/2)ⁿ + p₀ⁿ, p₀ = C(T, T/2)/2ᵀ.",
-    ),
-    "lemF1": Statement(
-        "Lemma F.1",
-        "At zero loss the trace is at least √(4/T), with equality if and only if (3), (4) and (5) hold.",
-        "The bound is 4/(m√T); equality also needs that the gradient by Q and K vanishes.",
-    ),
-    "factF2": Statement(
-        "Fact F.2",
-        "At equality an input of g* = 1 activates neurons of positive u only, one of g* = -1 of negative u; "
-        "a neuron that is not zero is active somewhere.",
-    ),
-    "lemF3": Statement(
-        "Lemma F.3",
-        "At equality, on downstream inputs, neurons of negative u have V·h = c > 0 where g* = 1 and 0 where "
-        "g* = -1; neurons of positive u the other way round.",
-        "Where the loss is twice differentiable: neurons of positive u have σ(V·h) = c·max(0, g*), of "
-        "negative u c·max(0, -g*), for every value of g*.",
-    ),
-    "lemF4": Statement(
-        "Lemma F.4",
-        "At zero loss the trace of the Hessian is E‖∇f‖².",
-        "It is 2 E‖∇f‖².",
-    ),
-    "lemF5": Statement("Lemma F.5", "The cyclic matrix of k + 1 ones and k minus ones has full rank."),
-    "thmF6": Statement(
-        "Theorem F.6",
-        "With m ≥ Õ(2ᵀT³ε⁻²) random features some head has loss at most ε and ‖u‖² = O(T²), where "
-        "y = -√T·1ᵀh, ‖h‖ = 1/T, and there are (T/2 - 1)·C(T, T/2 + 1) inputs.",
-        "y = -T·1ᵀh, ‖h‖ = 1/√T, 2T·C(T, T/2) inputs; the head of the proof has expected loss (2T² + 3)/m "
-        "and ‖u‖² = 4mT² in expectation, and every head with small loss has ‖u‖² in proportion to m.",
-    ),
-    "lemF7": Statement(
-        "Lemma F.7",
-        "For v ~ N(0, T·I) and ‖h‖² = 1/T some a(v) has E[σ(v·h) a] = -√T·1ᵀh and E[a²] = O(T²).",
-    ),
-}
+STATEMENTS = statements_of("05_dyck")
 
 EXACT = 1e-9
 CLOSE = 1e-4  # relative distance from the bound at which a restart counts as having reached it

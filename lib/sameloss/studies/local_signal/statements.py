@@ -5,7 +5,6 @@ which its conclusion fails although its hypotheses hold, whatever k, refutes it 
 fixed after a pilot with other seeds, before the book's runs.
 """
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -21,64 +20,10 @@ from scipy.stats import truncnorm
 from sameloss.studies.local_signal import proofs, tangent, theory
 from sameloss.studies.local_signal.experiment import EARLY, FIGURE_STEPS, FilterDescent
 from sameloss.studies.local_signal.theory import Filter, Patches, best_threshold
-from sameloss.studies.statement import Check, Statement, at_most, check_table, none_above
+from sameloss.studies.statement import Check, at_most, check_table, none_above, statements_of
 
-
-def _read(text: str) -> dict[str, Statement]:
-    """Parse blocks of the form `name: place: statement → correction`, continued on indented lines."""
-    blocks = [" ".join(block.split()) for block in re.split(r"\n(?=\S)", text.strip())]
-    parts = [block.split(": ", 2) for block in blocks]
-    return {name: Statement(place, *about.split(" → ")) for name, place, about in parts}
-
-
-TRAINING = _read("""
-linear: Section 3.3: A sum over all rows is right with probability Φ(1/log k).
-grows: Figure 3.3: c, |b|/c and accuracy grow in training, and b falls.
-first-b: Section 3.4, actual dynamics: At the beginning b grows for a short time.
-    → Where c begins above zero; where it begins below, b falls at once.
-small-b: Section 3.4, actual dynamics: While b is positive, b/c stays of the order 1/k.
-across: Lemma 3.2, in training: w's part across w* stays small.
-sampled: Algorithm 3.1 (ours): Stochastic descent follows the exact flow: c and b, and accuracy.
-literal: Figure 3.3 (ours): With σ = 1, as its caption says, no filter is right in more than 51.4 %.
-reached: Figure 3.3 (ours): After its 10,000 steps 78 % are right; 99 % take above two million.
-smallest: Theorem 3.1 (ours): k₀ lies above 700: up to there no filter is right in 99 %; at 800 one is.
-features: Section 3.3, remark: The result extends to r orthogonal features, as many as d.
-    → With a filter for each; one that answers alike to d = 1/σ² of them, one an image, has σ = 1.
-dead: Lemma B.3 (ours): If c begins below zero and η_w < 4|c|/k, descent ends where the signal has no
-    gradient.
-""")
-
-PROOFS = _read("""
-b123: (B.1) to (B.3): Moments of Z given Z ≥ -b, with α = |b|/s.
-    → With -b/s; α is that for b ≤ 0 only.
-lemB4: Lemma B.4, its event: No entry of the noise in a batch is above 1.
-lemB5: Lemma B.5: α ≤ 2√log k while the error is above 0.01.
-    → While the signal passes the threshold, c + b > 0, and b ≤ 0.
-lemB6: Lemma B.6, Corollary B.1: Var S_i ≥ β(c + b)²/k while the error is above 0.01.
-    → While the signal passes the threshold, c + b > 0: β = 0.08.
-lemB7: Lemma B.7: c is bounded, as the loss is at most 1.
-    → While the error is above 0.01, as its proof has it.
-lemB8: Lemma B.8: P[|S| ≤ c + b + 10] ≥ 4/5 where the loss is at most 1.
-    → With φ_b(c) in the place of c + b.
-noise-bound: Proof of Lemma 3.1: The noise's part is at most |c| log²k (Φᶜ(α) + 1.5αφ(α)).
-    → For b ≤ 0 it is at most |c| log²k Φᶜ(α)/2, and |c| log²k for any b.
-lem31: Lemma 3.1: ∂L/∂c ≤ -A where |c| ≤ H/log⁴k.
-    → If the signal passes: |c| > |b|, or b ≥ 0.
-lem32: Lemma 3.2: The gradient across w* lies between 0 and O(v log³k); log²k suffices.
-lemB9: Lemma B.9: E|S_i| ≥ C k^-⅜ √Var S_i where b < 0.
-    → While the signal passes the threshold, c + b > 0, and the error is above 0.01.
-lem33: Lemma 3.3: ∇_b ≥ C where c ≥ C₂/log⁴k.
-    → While the error is above 0.01 and k is large enough (table “From which k on”).
-lem33-sharper: Lemma 3.3 (ours): At an error of 1 % and k ≥ 10⁵, ∇_b > 0 from c = 10σ = 10 log k/√k on.
-thm31: Theorem 3.1, what it needs: From some k₀ on a filter has an error below 0.01.
-lemB10: Lemma B.10: P[Σ ε_i a_i ∈ B] ≤ (s√(2/π) + o(1))/√n for s - 1 < Δ ≤ s.
-    → For s - 1 ≤ Δ < s; then o(1) is not needed.
-thmB1: Theorem B.1: One filter: error above 0.1 for all w and b, in .999 of starts.
-thm32: Theorem 3.2: O(1) filters: error above 0.1; here in 95 % of starts, m ≤ 4, k = 1,000.
-kernel-moments: Theorem 3.2 (ours): Sums of rows are Gaussian enough: held-out errors are those by moments.
-kernel-linear: Section 3.5 (ours): At the start b = 0 the kernel is linear for every m.
-linear: Section 3.3: A linear classifier fails with probability at least 0.49.
-""")
+TRAINING = statements_of("ii3_local_signal")
+PROOFS = statements_of("ii3_proofs")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pandas as pd
 from sameloss.statistics.intervals import UNDEFINED, Interval, least, seed_interval, within
 from sameloss.studies.local_signal_images.experiment import Measure, Model
 from sameloss.studies.local_signal_images.theory import ANY_CORNER, ANYWHERE, ONE_CORNER
-from sameloss.studies.statement import Check, Statement, check_table
+from sameloss.studies.statement import Check, check_table, statements_of
 from sameloss.studies.verdict import OURS, Claim, Topic
 
 # Results
@@ -180,11 +180,12 @@ def _own(id: str, of: str | None, name: str, kept: float, points: float) -> Clai
 LEARNT = {"one": Model.AFTER, "other": Model.GCV}
 BEST_ABOVE = {"other": Model.BEST, "above_chance": True}
 
+LAZY = "as its output is scaled up, the network's accuracy comes closer to that of its linearisation"
+LAZY_NEAR = f"in lazy training the network comes to within {NEAR:g} points of its linearisation"
+
 TOPICS = (
     _topic(
-        "in noise, does a network keep the accuracy that its tangent kernel loses?",
-        "points kept",
-        kept_more,
+        "in noise, does a network keep the accuracy that its tangent kernel loses?", "points kept", kept_more,
         ("kept", "Table 3.1", "the network keeps more of its accuracy than its kernel (random place)", {}),
         ("kept-chance", OURS, "above chance, the network keeps more than its kernel", {"above_chance": True}),
         ("kept-chance-best", OURS, "above chance it keeps more than the kernel with the best λ", BEST_ABOVE),
@@ -193,45 +194,24 @@ TOPICS = (
         ("kept-size", "Table B.1", "the network keeps more (another size, random place)", {"size": 1}),
     ),
     _topic(
-        "is what the network learnt in its kernel?",
-        "points kept",
-        kept_more,
+        "is what the network learnt in its kernel?", "points kept", kept_more,
         ("after", OURS, "the kernel at the trained parameters keeps more than the initial one", LEARNT),
     ),
     _topic(
-        "do fewer neurons become active?",
-        "points of neurons",
-        active_falls,
+        "do fewer neurons become active?", "points of neurons", active_falls,
         ("active", "Fig. 3.2", "after layer 1, training lowers the share of active neurons (mean)", {}),
         ("active-every", "Fig. 3.2", "the share falls in every layer after the first", {"every": True}),
         ("active-clean", "Fig. 3.2", "without noise the active share falls, too (mean)", {"noise": 0}),
     ),
     _topic(
-        "does a network in lazy training become its linearisation?",
-        "accuracy points",
-        lazy_effect,
-        (
-            "lazy",
-            OURS,
-            "as its output is scaled up, the network's accuracy comes closer to that of its linearisation",
-            {},
-        ),
-        (
-            "lazy-near",
-            OURS,
-            f"in lazy training the network comes to within {NEAR:g} points of its linearisation",
-            {"near": True},
-        ),
+        "does a network in lazy training become its linearisation?", "accuracy points", lazy_effect,
+        ("lazy", OURS, LAZY, {}), ("lazy-near", OURS, LAZY_NEAR, {"near": True}),
     ),
-    Topic(
-        "Images: the thesis' own data and network",
-        (
-            _own("wrn", Model.NETWORK, "the WRN", 96.83, points=3.0),
-            _own("ntk", None, "its linearisation", 85.54, points=6.0),
-        ),
-        ("gpu", "paper"),
-    ),
-)
+    Topic("Images: the thesis' own data and network", (
+        _own("wrn", Model.NETWORK, "the WRN", 96.83, points=3.0),
+        _own("ntk", None, "its linearisation", 85.54, points=6.0),
+    ), ("gpu", "paper")),
+)  # fmt: skip
 
 # A printed table, and statements about it
 
@@ -258,19 +238,7 @@ TABLE_B_1 = pd.DataFrame(
     index=(0.0, 0.5, 1.0, 2.0),
 ).T.rename_axis(["size", "model", "placement"])
 
-STATEMENTS = {
-    "img-larger": Statement("Appendix B.4", "larger images are classified better, in all cases"),
-    "img-order": Statement(
-        "Appendix B.4",
-        "in virtually all cases a fixed corner is easier than a random corner, and that than a random place",
-        "in virtually all cases a fixed corner is easier than a random place",
-    ),
-    "img-loss": Statement(
-        "Appendix B.4",
-        "on larger images noise takes less from the WRN, and as much from the NTK",
-        "on larger images noise takes less from both, for every placement",
-    ),
-}
+STATEMENTS = statements_of("ii3_images")
 
 
 def checks(table: pd.DataFrame = TABLE_B_1) -> pd.DataFrame:

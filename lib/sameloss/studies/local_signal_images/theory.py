@@ -11,10 +11,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.func import functional_call, grad, jvp, vmap
 from torch.nn import functional as F
-from torch.utils.flop_counter import FlopCounterMode
 
 from sameloss.errors import NonFiniteLoss, ParameterError
-from sameloss.images import Images, visiting_order
+from sameloss.images import Images, initial_weights, multiplications, visiting_order
 from sameloss.seeds import generator_for
 
 # Where an image lies on its background: the columns of Table B.1.
@@ -157,15 +156,7 @@ class LogitNetwork:
 
     def initial_weights(self, channels: int, seed: int) -> Weights:
         """Draw initial parameters: He initialisation, variance 1/width in the last layer, zero biases."""
-        model, rng = self.build(channels), generator_for("initial parameters", seed)
-        for name, parameter in model.named_parameters():
-            if parameter.ndim > 1:
-                gain = 2 if parameter.ndim == 4 else 1
-                drawn = torch.randn(parameter.shape, generator=rng)
-                parameter.data = drawn * (gain / parameter[0].numel()) ** 0.5
-            elif name.endswith("bias"):
-                nn.init.zeros_(parameter)
-        return {name: parameter.detach() for name, parameter in model.named_parameters()}
+        return initial_weights(self.build(channels), seed, lambda weights: 2.0 if weights.ndim == 4 else 1.0)
 
 
 def _pooled(layers: Iterable[nn.Module], features: int) -> nn.Sequential:
@@ -182,9 +173,8 @@ def network_size(network: LogitNetwork, channels: int, side: int) -> tuple[int, 
     14081
     """
     model = network.build(channels)
-    with FlopCounterMode(display=False) as counted:
-        model(torch.zeros(1, channels, side, side))
-    return sum(weights.numel() for weights in model.parameters()), counted.get_total_flops() / 2
+    products = multiplications(model, torch.zeros(1, channels, side, side))
+    return sum(weights.numel() for weights in model.parameters()), products
 
 
 @dataclass(frozen=True)

@@ -10,33 +10,9 @@ from torch import Tensor
 
 from sameloss.studies.manifold_flow.experiment import ZEROS_LANGUAGE, SGDDrift
 from sameloss.studies.manifold_flow.theory import masked_population, rank_of
-from sameloss.studies.statement import Check, Statement, check_table
+from sameloss.studies.statement import Check, check_table, statements_of
 
-STATEMENTS = {
-    "lem32": Statement("Lemma 3.2", "On Γ the gradient's covariance is the Hessian."),
-    "lem32-covariance": Statement(
-        "Lemma 3.2",
-        "The covariance is the second moment less an inner product of the mean gradient.",
-        "The last term is an outer product, as in Appendix C.",
-    ),
-    "assumption31": Statement(
-        "Assumption 3.1",
-        "The minimisers form a manifold Γ.",
-        "Where no conditional is zero. Otherwise no parameters attain the least loss.",
-    ),
-    "thm33": Statement("Theorem 3.3", "SGD follows the flow of ¼ Tr ∇²L as η → 0."),
-    "thm33-batch": Statement("Below Theorem 3.3", "With batch size B the coefficient is 1/(4B)."),
-    "thm33-finite": Statement(
-        "Theorem 3.3 at a finite rate",
-        "With little noise, SGD at a rate that is not small follows the same flow.",
-        "It follows the flow of −(1/2η) tr log(1 − ηH/2), whose first term is ¼ Tr H.",
-    ),
-    "thm33-adam": Statement(
-        "Theorem 3.3 read for AdamW",
-        "Adam moves as the flow of the trace does.",
-        "It follows the flow of Tr(Diag(H)^½), in its own metric.",
-    ),
-}
+STATEMENTS = statements_of("03_implicit_bias")
 
 EXACT = 1e-10  # relative difference of two matrices that counts as none
 ERRORS = 4  # standard errors of tolerance: there are many estimates, and none should fail by chance

@@ -1,6 +1,5 @@
 """Comparisons of ways to measure flatness on one checkpoint (Appendices B and B.1)."""
 
-import math
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import partial, reduce
@@ -36,8 +35,8 @@ def _work(run: Any) -> float:
 
 # Estimators of the trace, compared on one checkpoint.
 
-PAPERS_LABELS, PAPERS_SENTENCES = 50, 10_000
-"""Appendix B: 50 labels of 10,000 masked sentences."""
+PAPERS_LABELS = 50
+"""Appendix B: of each masked sentence."""
 
 HESSIAN_BATCH = 32
 """Sentences that share a random direction in parameter space."""
@@ -228,50 +227,3 @@ def _three_traces(model: Encoder, masked: Batch, truth: Float[Tensor, "batch wor
         "true_labels": float(true_labels.mean()),
         "hessian": float(dense_hessian(model, masked, truth).trace()),
     }
-
-
-# The error of sampled labels.
-
-
-class Variances(NamedTuple):
-    """The parts of the error of K sampled labels for each of n sentences, relative to the trace.
-
-    `between`/n + `within`/(K n) is the squared error, and n (`forward` + K `backward`) the seconds it
-    takes; their product, the cost of a given error, is least at `best_labels` labels.
-    """
-
-    between: float
-    within: float
-    forward: float
-    backward: float
-    best_labels: float
-    one_beside_best: float  # cost of one label over that of the best number
-    error_paper: float  # per cent, with the paper's labels and sentences
-    error_50_sentences: float  # per cent, with the paper's labels of 50 sentences
-    times_dearer: float  # cost of the paper's labels over that of one
-
-
-def variances(table: pd.DataFrame) -> Variances:
-    """Decompose the error of sampled labels.
-
-    Args:
-        table: of an `estimator_measurement`, and the known trace in each row (`known`).
-
-    """
-    rows = table.set_index("estimator")
-    exact, one, many = (rows.loc[name] for name in ("exact", "sampled-1", "sampled-50"))
-    between, total = ((row.standard_error / row.known) ** 2 * row["count"] for row in (exact, one))
-    within = total - between
-    single, all_labels = (row.seconds / row["count"] for row in (one, many))
-    backward = (all_labels - single) / (PAPERS_LABELS - 1)
-    forward = single - backward
-    paper = between + within / PAPERS_LABELS
-    best = max(1.0, math.sqrt(within / between * max(0.0, forward) / backward))
-    least = (between + within / best) * (forward + best * backward)
-    return Variances(
-        *(between, within, forward, backward, best),
-        one_beside_best=total * single / least,
-        error_paper=100 * math.sqrt(paper / PAPERS_SENTENCES),
-        error_50_sentences=100 * math.sqrt(paper / 50),
-        times_dearer=paper * all_labels / (total * single),
-    )

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,9 +30,6 @@ from sameloss.studies.same_loss.tables import (
     row_name,
 )
 from sameloss.studies.verdict import Direction
-
-if TYPE_CHECKING:
-    from nltk import Tree
 
 ACCURACY = "probe accuracy (%)"
 
@@ -204,46 +201,6 @@ def treatments(answers: pd.DataFrame, ax: Axes) -> Axes:
     return ax
 
 
-# Figures of Appendix B.
-
-
-def traces_along_training(table: pd.DataFrame, ax: Axes) -> Axes:
-    """Draw exact traces against KL as a tiny model approaches saturation."""
-    fisher, true_labels = "Fisher, labels from the model", "the same, labels from the language"
-    names = {"fisher": fisher, "true_labels": true_labels, "hessian": "Hessian"}
-    for i, (column, name) in enumerate(names.items()):
-        ax.plot(table.kl, table[column], marker=MARKERS[i], ms=5, color=f"C{i}", label=name)
-    _kl_axis(ax, table.kl, ylabel="trace")
-    ax.legend()
-    return ax
-
-
-def estimators_at_equal_cost(table: pd.DataFrame, budget: float, ax: Axes) -> Axes:
-    """Draw each estimate with the 95 % interval that `budget` seconds would give, the best on top."""
-    table = table.sort_values("error_at_budget", ascending=False)
-    error = table.error_at_budget / 100 * table.known
-    ax.axvline(table.known.iloc[0], color="0.35", lw=1.2, ls="--")
-    ax.errorbar(
-        table.known + table.off * error, range(len(table)), xerr=1.96 * error, fmt="o", capsize=3, ms=4
-    )
-    ax.set_yticks(range(len(table)), table.label)
-    ax.set(xlabel=f"trace: exact (dashed); 95 % intervals after {budget:g} s", ylim=(-0.6, len(table) - 0.4))
-    return ax
-
-
-def ratios(table: pd.DataFrame, ax: Axes) -> Axes:
-    """Draw a table of ratios as a heat map: one row a form, one column a measure."""
-    values = table.set_index("form")
-    ax.imshow(np.log2(values), cmap="vlag", vmin=-2, vmax=2, aspect="auto")
-    for (row, column), value in np.ndenumerate(values.to_numpy()):
-        colour = "white" if abs(np.log2(value)) > 1.2 else "black"
-        ax.text(column, row, f"{value:.2f}", ha="center", va="center", color=colour, fontsize="small")
-    ax.set_xticks(range(values.shape[1]), values.columns, rotation=30, ha="right")
-    ax.set_yticks(range(len(values)), values.index)
-    ax.grid(visible=False)
-    return ax
-
-
 def predicted_inflation(ladder: pd.DataFrame, ax: Axes) -> Axes:
     """Draw the factor by which enlargement changes the trace of each kind of parameter, by width."""
     for i, (kind, part) in enumerate(ladder.groupby("parameters", sort=False)):
@@ -259,71 +216,6 @@ def predicted_inflation(ladder: pd.DataFrame, ax: Axes) -> Axes:
 
 
 # Figures of the languages.
-
-PAGE_WIDTH = 90
-"""Characters that fit side by side."""
-
-MOST_CHARACTERS = 16
-"""Longer words and symbols are truncated."""
-
-
-def parse_tree(tree: "Tree", ax: Axes) -> Axes:
-    """Draw a derivation tree, words at the bottom in sentence order, vertical where they are long."""
-    places = itertools.count()
-    vertical = sum(len(_cut(word)) + 2 for word in tree.leaves()) > PAGE_WIDTH
-
-    def draw(node: "Tree | str", depth: int) -> float:
-        if isinstance(node, str):
-            x = float(next(places))
-            ax.text(x, -tree.height() + 1, _cut(node), ha="center", va="top" if vertical else "center",
-                    rotation=90 if vertical else 0, color="C0", parse_math=False)  # fmt: skip
-            ax.plot([x, x], [-depth + 1, -tree.height() + 1], color="0.8", lw=1, ls=":", zorder=0)
-            return x
-        below = [draw(child, depth + 1) for child in node]
-        x = sum(below) / len(below)
-        for child, at in zip(node, below, strict=True):
-            if not isinstance(child, str):
-                ax.plot([x, at], [-depth, -depth - 1], color="0.6", lw=1, zorder=0)
-        ax.text(x, -depth, _cut(str(node.label())), ha="center", va="center", parse_math=False,
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5})  # fmt: skip
-        return x
-
-    draw(tree, 0)
-    ax.autoscale_view()  # before the axis is off: else it is scaled after the layout, with words outside
-    ax.set_axis_off()
-    return ax
-
-
-def _cut(name: str) -> str:
-    return name if len(name) <= MOST_CHARACTERS else f"{name[: MOST_CHARACTERS - 1]}…"
-
-
-def sentence_lengths(table: pd.DataFrame, name: str, ax: Axes) -> Axes:
-    """Draw sampled frequencies of sentence lengths as bars, exact probabilities as points."""
-    ax.bar(table.length, table.sampled, color="C0", alpha=0.4, label="sampled")
-    ax.plot(table.length, table.probability, "o", color="black", ms=3, label="exact")
-    ax.set(xlabel="sentence length (tokens)", ylabel="probability", title=name)
-    return ax
-
-
-def word_frequencies(table: pd.DataFrame, name: str, ax: Axes) -> Axes:
-    """Draw word frequencies, most frequent first."""
-    frequencies = table.share.sort_values(ascending=False).to_numpy()
-    ax.plot(range(1, len(frequencies) + 1), frequencies, ".-", ms=4, label=name)
-    ax.set(xlabel="rank of the word", ylabel="share of tokens", xscale="log", yscale="log")
-    return ax
-
-
-def calibration_curve(tried: pd.DataFrame, published: float, chosen: float, name: str, ax: Axes) -> Axes:
-    """Draw entropy against concentration in a calibration, with the published entropy and our choice."""
-    tried = tried.sort_values("concentration")
-    ax.errorbar(tried.concentration, tried["mean"], 1.96 * tried.standard_error, fmt="o-", ms=4, capsize=2)
-    ax.axhline(published, color="0.35", ls="--", lw=1.2, label=f"published: {published:g} nats")
-    ax.axvline(chosen, color="0.35", ls=":", lw=1.2, label=f"chosen: {chosen:g}")
-    ax.set(xscale="log", xlabel="concentration", ylabel="entropy (nats per masked token)", title=name)
-    ax.legend(loc="lower right", fontsize="small", frameon=True, framealpha=1, edgecolor="none")
-    plain_log_axis(ax.xaxis, tried.concentration)
-    return ax
 
 
 def entropy_by_masks(table: pd.DataFrame, ax: Axes) -> Axes:

@@ -1,8 +1,7 @@
 """The languages of a preset, and what is measured of them (Appendices A.1 and A.2)."""
 
 from sameloss.languages import LanguageSpec, TeacherSpec
-from sameloss.languages.paper import PAPER_HMM_SHAPE, PAPER_SHAPE
-from sameloss.runs.measurements import Calibration, LanguageMeasurement
+from sameloss.runs.measurements import LanguageMeasurement
 from sameloss.studies.same_loss.experiment import PAPER, STAND_IN, Experiment, Replicate, Setup
 
 ENTROPY = {"grammar": 3.196, "hmm": 3.758, "OPT": 1.865}
@@ -16,9 +15,6 @@ For the HMM the paper prints 1.6e7 tokens in 1e7 sentences of 16 tokens: a slip 
 
 LANGUAGES = {"grammar": "grammar", "hmm": "HMM"}
 """Names in tables of the languages that can sum over all words."""
-
-MOST_CALIBRATING = 5000
-"""Largest sample in each step of a calibration."""
 
 
 def setups(experiment: Experiment) -> dict[str, Setup]:
@@ -53,14 +49,6 @@ def opt_name(spec: LanguageSpec) -> str:
 def _sentences(experiment: Experiment, spec: LanguageSpec) -> int:
     most = experiment.teacher.held_out if spec.pretrained else experiment.language_sentences
     return min(experiment.language_sentences, most)
-
-
-def calibrations(experiment: Experiment) -> dict[str, Calibration]:
-    """Return the searches for the concentrations that give the paper's shapes their published entropy."""
-    sentences = min(experiment.language_sentences, MOST_CALIBRATING)
-    grammar = (PAPER_SHAPE, ENTROPY["grammar"], MEAN_LENGTH["grammar"], (0.05, 1.0))
-    hmm = (PAPER_HMM_SHAPE, ENTROPY["hmm"], None, (0.05, 1.0))
-    return {"grammar": Calibration(*grammar, sentences, 0), "HMM": Calibration(*hmm, sentences, 0)}
 
 
 def published(spec: LanguageSpec) -> str | None:

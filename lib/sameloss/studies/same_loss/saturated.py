@@ -151,9 +151,9 @@ def leads(cells: pd.DataFrame, first: Arm, second: Arm, of: str, kl: float = 3.0
     rows = {}
     for draw in cells.index.unique("replicate"):
         curves = [curve_of(cells, draw, arm, of) for arm in (first, second)]
-        if min(map(len, curves)) == 0:
+        if not all(courses := [course(curve, of) for curve in curves]):
             continue
-        target = max(kl, float(curves[0].kl.iloc[-1]) * (1 + 1e-9))
+        target = max(kl, float(np.exp(courses[0][-1][0])) * (1 + 1e-9))
         one, two = (at_kl(curve, target, of) for curve in curves)
         if one and two:
             least = two.bounds[0] - max(one.bounds)
@@ -276,12 +276,13 @@ def line(cells: pd.DataFrame, arm: Arm, lines: int, trace: str = "log trace", kl
     return Line(seed_interval(y), change, slope, share, change.low > LEVERAGE or change.high < -LEVERAGE)
 
 
-def carried(lines: Mapping[str, Line], relative: Mapping[str, Line]) -> Direction:
+def carried(lines: Mapping[str, Line], relative: Mapping[str, Line], lost: Interval) -> Direction:
     """Answer whether flatness carries the effect of size.
 
     Args:
         lines: the interventions by name, with the native trace.
         relative: the same with the relative trace.
+        lost: points that the positive control loses; unless they are above zero, a no is open.
 
     """
     able = {name: found for name, found in lines.items() if found.leverage}
@@ -290,5 +291,5 @@ def carried(lines: Mapping[str, Line], relative: Mapping[str, Line]) -> Directio
     for name, found in able.items():
         little = found.share[2] < 0.5 and found.slope[2] < PUBLISHED_SLOPE / 2
         if little and not relative[name].share[1] > 0.5:
-            return Direction.AGAINST
+            return Direction.AGAINST if lost.low > 0 else Direction.OPEN
     return Direction.OPEN

@@ -228,23 +228,6 @@ def _ends_by_algorithm(table: pd.DataFrame) -> pd.DataFrame:
 # Sentences: what a page found, and the titles of figures.
 
 
-def pretrained_in_words(record: pd.DataFrame) -> str:
-    """Say how much there is to learn in the sentences of a pre-trained model, and how much was learnt."""
-    rows = record[record.language == "pretrained"]
-    if rows.empty:
-        return "No models of a pre-trained model's sentences have been recorded yet."
-    value = rows.groupby("quantity").value.mean()
-    entropy = rows[rows.quantity == "entropy"]
-    error = float(np.sqrt((entropy.standard_error**2).sum()) / len(entropy))
-    best = rows[rows.quantity == "kl"].groupby(["model", "stage", "steps"]).value.mean().min()
-    share = 100 * best / value["context"]
-    return (
-        f"Its entropy is {value['entropy']:.2f} ± {1.96 * error:.2f} nats per masked token (95 %; the "
-        f"paper's OPT: 1.865), and context carries {value['context']:.2f} nats. Of the recorded models the "
-        f"best has a KL of {best:.2f} nats: it has yet to learn {share:.0f} % of that."
-    )
-
-
 def main_answer(answers: pd.DataFrame, question: str) -> Any:
     """Return the first computed main answer to a question; None if there is none."""
     rows = answers[(answers.question == question) & (answers.row == MAIN) & answers["mean"].notna()]

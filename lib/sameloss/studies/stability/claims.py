@@ -12,7 +12,7 @@ from jaxtyping import Float
 from sameloss.statistics.intervals import LEVEL, Interval, least, within
 from sameloss.studies.stability.experiment import Kind
 from sameloss.studies.stability.theory import BOUNDED, exponent, gap_bound
-from sameloss.studies.statement import Check, Statement, check_table
+from sameloss.studies.statement import Check, check_table, statements_of
 from sameloss.studies.verdict import OURS, Claim, Topic
 
 # Results by seed and sample size, and their exponents.
@@ -180,152 +180,70 @@ APART = slower("distance", by=CLEARLY)
 VARIATION = slower("others total variation", "gap Brier")
 HARDLY = f"hardly falls: its exponent is above -{LITTLE}"
 
-_LOGISTIC = (
-    _claim("lr-beta", "Fig. 2.1", f"β and the gap {ALIKE}", LR, slower(BETA), of=AGREES),
-    _claim("lr-distance", "Fig. 2.1", f"distance and gap {ALIKE}", LR, slower("distance"), of=AGREES),
-    _sign(
-        "lr-errors",
-        "Fig. 2.1",
-        "the gap of the 0-1 loss falls less steeply than that of the loss",
-        LR,
-        slower("gap 0-1"),
-    ),
-)
-
-_LOSSES = (
-    *(_sign(f"beta-{id}", "Fig. 2.2", f"{m}: β {LESS}", m, slower(BETA)) for id, m in NETWORKS.items()),
-    _claim("beta-flat", "Fig. 2.2 (2a)", f"with momentum β {HARDLY}", MOMENTUM, above(BETA, -LITTLE)),
-    _sign(
-        "beta-bounded",
-        OURS,
-        f"z left out, the total variation {LESS} of a bounded loss ({EVERY})",
-        EVERY,
-        VARIATION,
-    ),
-    _sign(
-        "beta-others",
-        OURS,
-        f"z left out, β of the cross-entropy {LESS} ({EVERY})",
-        EVERY,
-        slower("others cross-entropy"),
-    ),
-    _sign(
-        "stops",
-        "Figs. A.5 to A.10",
-        f"wherever training stops, β {LESS} ({EVERY})",
-        EVERY,
-        *(slower(BETA, stop=stop) for stop in range(3)),
-    ),
-    _claim(
-        "gaps",
-        "Figs. 2.2, A.3",
-        f"the gaps of 0-1 loss and loss {ALIKE} ({EVERY})",
-        EVERY,
-        slower("gap 0-1"),
-        of=AGREES,
-    ),
-)
-
-_PARAMETERS = (
-    *(
-        _claim(f"distance-{id}", "Fig. 2.3", f"{m}: the distance {MUCH_LESS}", m, APART)
-        for id, m in NETWORKS.items()
-        if m != MOMENTUM
-    ),
-    _sign(
-        "distance-momentum",
-        "Fig. 2.3",
-        "with momentum the distance grows with the sample",
-        MOMENTUM,
-        above("distance"),
-    ),
-    _sign("norm", "Fig. A.12", f"norms of parameters grow with the sample ({EVERY})", EVERY, above("norm")),
-    _claim(
-        "normalised",
-        "Fig. A.13",
-        f"divided by the norm, the distance {MUCH_LESS} ({EVERY})",
-        EVERY,
-        slower("normalised", by=CLEARLY),
-    ),
-)
-
-_PATHS = (
-    _path("path-plain", MLP, " between perceptrons", connected=True),
-    _path("path-momentum", MOMENTUM, " between perceptrons with momentum", connected=False),
-    _path("path-cnn", CNN, " between CNNs", connected=True),
-    _path("path-cnn-momentum", CNN_MOMENTUM, " between CNNs with momentum", connected=False),
-)
-
 WHERE_FITTED = "where more parameters than examples are fitted"
 
-_CONVEX = (
-    _sign("convex", "Section 2.5", f"β {LESS} {WHERE_FITTED}", CONVEX, where_it_fits(slower(BETA))),
-    _claim(
-        "convex-distance",
-        "Section 2.5",
-        f"the distance {LESS} {WHERE_FITTED}, by {CLEARLY}",
-        CONVEX,
-        where_it_fits(APART),
-    ),
-)
-
-_THESIS = (  # of data and networks that the presets `gpu` and `paper` have
-    _claim(
-        "own-lr",
-        "Fig. 2.1",
-        "logistic regression, MNIST: the gap falls as m^-1.13",
-        THEIRS_LR,
-        steepness(GAP),
-        value=1.13,
-    ),
-    _claim(
-        "own-lr-errors",
-        "Fig. 2.1",
-        "logistic regression, MNIST: the 0-1 gap falls as m^-0.82",
-        THEIRS_LR,
-        steepness("gap 0-1"),
-        value=0.82,
-    ),
-    _sign("own-1a", "Fig. 2.2 (1a)", f"ResNet-20, SVHN: β {LESS}", THEIRS_1A, slower(BETA)),
-    _claim(
-        "own-2a-gap",
-        "Fig. A.3 (2a)",
-        "ResNet-20, CIFAR-10: the gap falls as m^-0.48, -0.44, -0.42 to -0.45",
-        THEIRS_2A,
-        steepness(GAP),
-        value=0.45,
-    ),
-    _claim("own-2a", "Fig. A.3 (2a)", f"ResNet-20, CIFAR-10: β {HARDLY}", THEIRS_2A, above(BETA, -LITTLE)),
-    _claim(
-        "own-2b",
-        "Fig. 2.2 (2b)",
-        "ResNet-20, CIFAR-10, momentum: β falls as m^-0.17",
-        THEIRS_2B,
-        steepness(BETA),
-        value=0.17,
-    ),
-    _path("own-1a-path", THEIRS_1A, " between ResNet-20s, SVHN", connected=True),
-    _path("own-2b-path", THEIRS_2B, " between ResNet-20s, CIFAR-10, momentum", connected=False),
-)
-
 TOPICS = (
-    Topic("Stability: is logistic regression as stable as its generalisation gap suggests?", _LOGISTIC),
-    Topic("Stability: is the loss of networks at single images unstable?", _LOSSES),
-    Topic("Stability: are the parameters of networks unstable?", _PARAMETERS),
-    Topic("Stability: does a straight line connect the solutions of twins?", _PATHS),
-    Topic("Stability: is a convex problem with a wide basin unstable, too?", _CONVEX),
-    Topic("Stability: the thesis' own trainings", _THESIS, ("gpu", "paper")),
-)
+    Topic("Stability: is logistic regression as stable as its generalisation gap suggests?", (
+        _claim("lr-beta", "Fig. 2.1", f"β and the gap {ALIKE}", LR, slower(BETA), of=AGREES),
+        _claim("lr-distance", "Fig. 2.1", f"distance and gap {ALIKE}", LR, slower("distance"), of=AGREES),
+        _sign("lr-errors", "Fig. 2.1", "the gap of the 0-1 loss falls less steeply than that of the loss", LR,
+              slower("gap 0-1")),
+    )),
+    Topic("Stability: is the loss of networks at single images unstable?", (
+        *(_sign(f"beta-{id}", "Fig. 2.2", f"{m}: β {LESS}", m, slower(BETA)) for id, m in NETWORKS.items()),
+        _claim("beta-flat", "Fig. 2.2 (2a)", f"with momentum β {HARDLY}", MOMENTUM, above(BETA, -LITTLE)),
+        _sign("beta-bounded", OURS, f"z left out, the total variation {LESS} of a bounded loss ({EVERY})",
+              EVERY, VARIATION),
+        _sign("beta-others", OURS, f"z left out, β of the cross-entropy {LESS} ({EVERY})", EVERY,
+              slower("others cross-entropy")),
+        _sign("stops", "Figs. A.5 to A.10", f"wherever training stops, β {LESS} ({EVERY})", EVERY,
+              *(slower(BETA, stop=stop) for stop in range(3))),
+        _claim("gaps", "Figs. 2.2, A.3", f"the gaps of 0-1 loss and loss {ALIKE} ({EVERY})", EVERY,
+               slower("gap 0-1"), of=AGREES),
+    )),
+    Topic("Stability: are the parameters of networks unstable?", (
+        *(_claim(f"distance-{id}", "Fig. 2.3", f"{m}: the distance {MUCH_LESS}", m, APART)
+          for id, m in NETWORKS.items() if m != MOMENTUM),
+        _sign("distance-momentum", "Fig. 2.3", "with momentum the distance grows with the sample", MOMENTUM,
+              above("distance")),
+        _sign("norm", "Fig. A.12", f"norms of parameters grow with the sample ({EVERY})", EVERY,
+              above("norm")),
+        _claim("normalised", "Fig. A.13", f"divided by the norm, the distance {MUCH_LESS} ({EVERY})", EVERY,
+               slower("normalised", by=CLEARLY)),
+    )),
+    Topic("Stability: does a straight line connect the solutions of twins?", (
+        _path("path-plain", MLP, " between perceptrons", connected=True),
+        _path("path-momentum", MOMENTUM, " between perceptrons with momentum", connected=False),
+        _path("path-cnn", CNN, " between CNNs", connected=True),
+        _path("path-cnn-momentum", CNN_MOMENTUM, " between CNNs with momentum", connected=False),
+    )),
+    Topic("Stability: is a convex problem with a wide basin unstable, too?", (
+        _sign("convex", "Section 2.5", f"β {LESS} {WHERE_FITTED}", CONVEX, where_it_fits(slower(BETA))),
+        _claim("convex-distance", "Section 2.5", f"the distance {LESS} {WHERE_FITTED}, by {CLEARLY}", CONVEX,
+               where_it_fits(APART)),
+    )),
+    Topic("Stability: the thesis' own trainings", (  # of data and networks that these presets have
+        _claim("own-lr", "Fig. 2.1", "logistic regression, MNIST: the gap falls as m^-1.13", THEIRS_LR,
+               steepness(GAP), value=1.13),
+        _claim("own-lr-errors", "Fig. 2.1", "logistic regression, MNIST: the 0-1 gap falls as m^-0.82",
+               THEIRS_LR, steepness("gap 0-1"), value=0.82),
+        _sign("own-1a", "Fig. 2.2 (1a)", f"ResNet-20, SVHN: β {LESS}", THEIRS_1A, slower(BETA)),
+        _claim("own-2a-gap", "Fig. A.3 (2a)",
+               "ResNet-20, CIFAR-10: the gap falls as m^-0.48, -0.44, -0.42 to -0.45", THEIRS_2A,
+               steepness(GAP), value=0.45),
+        _claim("own-2a", "Fig. A.3 (2a)", f"ResNet-20, CIFAR-10: β {HARDLY}", THEIRS_2A,
+               above(BETA, -LITTLE)),
+        _claim("own-2b", "Fig. 2.2 (2b)", "ResNet-20, CIFAR-10, momentum: β falls as m^-0.17", THEIRS_2B,
+               steepness(BETA), value=0.17),
+        _path("own-1a-path", THEIRS_1A, " between ResNet-20s, SVHN", connected=True),
+        _path("own-2b-path", THEIRS_2B, " between ResNet-20s, CIFAR-10, momentum", connected=False),
+    ), ("gpu", "paper")),
+)  # fmt: skip
 
 
 # The statement that the thesis starts from, and its checks.
 
-STATEMENTS = {
-    "bound": Statement(
-        "(2.1)",
-        "for a bounded loss the gap is at most β log m log(m/δ) + √(log(1/δ)/m), with 1 for the constant",
-    ),
-}
+STATEMENTS = statements_of("ii2_stability")
 
 
 def checks(results: Stability) -> pd.DataFrame:

@@ -15,11 +15,10 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
-from torch.utils.flop_counter import FlopCounterMode
 
 from sameloss.device import best_device
 from sameloss.errors import NonFiniteLoss
-from sameloss.images import Images
+from sameloss.images import Images, initial_weights, multiplications
 from sameloss.seeds import generator_for
 
 # The models whose stability is measured, from logistic regression to ResNet-20.
@@ -44,23 +43,14 @@ class Network(ABC):
 
     def drawn(self, shape: tuple[int, ...], classes: int, seed: int) -> dict[str, Tensor]:
         """Initial parameters: He's normal weights, or zero for convex models; zero biases."""
-        model, rng = self.build(shape, classes), generator_for("initial parameters", seed)
-        for name, parameter in model.named_parameters():
-            if parameter.ndim > 1 and not self.convex:
-                fan_in = parameter[0].numel()
-                parameter.data = torch.randn(parameter.shape, generator=rng) * (2 / fan_in) ** 0.5
-            elif parameter.ndim > 1 or name.endswith("bias"):
-                nn.init.zeros_(parameter)
-        return {name: parameter.detach() for name, parameter in model.named_parameters()}
+        return initial_weights(self.build(shape, classes), seed, lambda _: 0.0 if self.convex else 2.0)
 
 
 @cache  # waiting runs are asked for their effort twice a second
 def products(network: Network, shape: tuple[int, ...]) -> float:
     """Multiplications of a forward pass of one image."""
     image = network.inputs(torch.zeros(1, *shape))
-    with FlopCounterMode(display=False) as counted:
-        network.build(tuple(image.shape[1:]), 10)(image)
-    return counted.get_total_flops() / 2
+    return multiplications(network.build(tuple(image.shape[1:]), 10), image)
 
 
 def _flat(widths: Iterable[int]) -> nn.Sequential:

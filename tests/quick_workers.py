@@ -1,0 +1,31 @@
+"""Workers that compute without checks of types, forked from a process that has imported what they need."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import get_context
+from unittest.mock import patch
+
+from sameloss.store import pool
+from sameloss.store.processes import end_with_parent
+
+IMPORTED = ["sameloss.book.pages", "torch._dynamo"]
+"""All studies, and what the first step of an optimiser imports."""
+
+
+@contextmanager
+def quick_workers() -> Iterator[None]:
+    """Let workers begin in no time, not in the seconds of an import.
+
+    The process that they are forked from is of this module's tests alone, has no threads, and ends with them.
+    """
+    forking = get_context("forkserver")
+    forking.set_forkserver_preload(IMPORTED)
+    with (
+        patch.object(pool, "get_context", lambda method: forking),
+        patch.object(pool, "end_with_parent", _end_with_all),
+    ):
+        yield
+
+
+def _end_with_all(_: int) -> None:
+    end_with_parent()
