@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sameloss.errors import ParameterError
 from sameloss.studies.names import display_name
 from sameloss.studies.same_loss.claims import (
     EACH,
@@ -14,14 +13,13 @@ from sameloss.studies.same_loss.claims import (
     FLATTER,
     LOG_ODDS,
     MAIN,
-    OTHER,
     POINTS,
     R_SQUARED,
     RATE_SLOPE,
     RATIO,
     SLOPE,
 )
-from sameloss.studies.verdict import Direction, in_words
+from sameloss.studies.verdict import in_words
 
 QUESTIONS = {
     "size": "At equal KL, are larger models better?",
@@ -153,41 +151,6 @@ def findings(answers: pd.DataFrame, questions: Iterable[str] = tuple(QUESTIONS))
     return words[["question", "page", "language", "effect", "published", "direction", "size", "verdict"]]
 
 
-EFFECTS = {
-    "flatness by size": "the smallest model's trace over the largest's",
-    "flatness by steps": "the trace at the first checkpoint of the plateau over that at the last",
-    "flatness as a cause": "the gain in accuracy",
-    "adversary": "AdamW's lead over the adversary",
-    "flatness by adversary": "the adversary's trace over AdamW's",
-}
-"""What is measured, by question; other questions have an effect."""
-
-
-def answer_in_words(answers: pd.DataFrame, question: str) -> str:
-    """Return the main answer to a question on each language, as Markdown."""
-    doublings = " for as many doublings of the parameters"
-    of = {"flatness by size": doublings, "flatness as a cause": " between sizes"}
-    sentences = [
-        f"On the {row.language} {EFFECTS.get(question, 'the effect')} is {row.effect.replace(' times ', ' ')}"
-        + (f"; the paper's is {row.published}{of.get(question, '')}" if row.published != "–" else "")
-        + f". Verdict: *{row.direction}*"
-        + (f" ({row.size})." if row.size else ".")
-        for row in findings(answers, [question]).itertuples()
-    ]
-    return " ".join(sentences) or "No two models were trained for this question yet."
-
-
-def effects_in_words(rows: pd.DataFrame) -> str:
-    """Return the names and effects of rows, with their language if there are several."""
-    several = rows.language.nunique() > 1
-    effects = []
-    for _, row in rows.iterrows():
-        where = f" on the {LANGUAGES[row.language]}" if several else ""
-        doubt = f" ({row.direction})" if row.direction == Direction.NOT_TESTABLE else ""
-        effects.append(f"{row_name(row)}{where}: {effect_in_words(row)}{doubt}")
-    return "; ".join(effects)
-
-
 def answer_table(answers: pd.DataFrame, questions: Iterable[str] = tuple(QUESTIONS)) -> pd.DataFrame:
     """Return the main answers to some questions, one row per question and language."""
     table = findings(answers, questions).rename(columns={"published": "paper"})
@@ -205,26 +168,6 @@ def control_table(answers: pd.DataFrame, question: str) -> pd.DataFrame:
     return table.drop(columns=empty + (["language"] if table.language.nunique() == 1 else []))
 
 
-def algorithm_table(table: pd.DataFrame) -> pd.DataFrame:
-    """Return KL, trace and accuracy at the end of each algorithm's training, means over replicates."""
-    means = _ends_by_algorithm(table).groupby(["language", "algorithm"], sort=False)[
-        ["kl", "trace", "accuracy"]
-    ]
-    return means.mean().reset_index().replace({"language": LANGUAGES}).rename(columns={"kl": "KL"})
-
-
-def _ends_by_algorithm(table: pd.DataFrame) -> pd.DataFrame:
-    """The last `checkpoints` of the model that several algorithms train, with a column `algorithm`."""
-    rows = checkpoints(table)
-    models = rows[rows.stage == OTHER].model.unique()
-    if not len(models):
-        raise ParameterError("This preset trains no algorithm beside AdamW; choose laptop or workstation.")
-    lr = rows.language.map({name: main_lr(part) for name, part in table.groupby("language")})
-    ends = rows[(rows.model == models[0]) & (rows.lr == lr) & rows.stage.isin(["descent", OTHER])]
-    ends = ends[ends.steps == ends.steps.max()]
-    return ends.assign(algorithm=ends.variant.replace("", "adamw"))
-
-
 # Sentences: what a page found, and the titles of figures.
 
 
@@ -232,18 +175,6 @@ def main_answer(answers: pd.DataFrame, question: str) -> Any:
     """Return the first computed main answer to a question; None if there is none."""
     rows = answers[(answers.question == question) & (answers.row == MAIN) & answers["mean"].notna()]
     return None if rows.empty else rows.iloc[0]
-
-
-def points_in_words(points: float, other: str = "") -> str:
-    """Return how accurate a model is beside another.
-
-    >>> points_in_words(1.68), points_in_words(-1.3, "the smallest"), points_in_words(0.01, "AdamW's")
-    ('1.7 points more accurate', '1.3 points less accurate than the smallest', "as accurate as AdamW's")
-    """
-    if abs(points) < 0.05:
-        return f"as accurate as {other}" if other else "equally accurate"
-    words = f"{abs(points):.1f} points {'more' if points > 0 else 'less'} accurate"
-    return f"{words} than {other}" if other else words
 
 
 def fold_in_words(ratio: float) -> str:
@@ -343,25 +274,6 @@ def correlation_finding(answers: pd.DataFrame) -> str:
         for _, row in slopes.iterrows()
     )
     return f"Across sizes, accuracy changes by {changes}; the paper's r² on its grammar is 0.92."
-
-
-def algorithm_finding(
-    answers: pd.DataFrame, question: str, whose: str, other: str = "AdamW's", sign: int = 1
-) -> str:
-    """Return how accurate an algorithm's models are beside others.
-
-    Args:
-        answers: from `claims.answers`.
-        question: whose effect is in points.
-        whose: models these are, in the plural.
-        other: models they are compared with.
-        sign: -1 if the effect is the lead of the others.
-
-    """
-    if (main := main_answer(answers, question)) is None:
-        return _why_not(answers, question)
-    gain = points_in_words(sign * main["mean"], other)
-    return f"{_where(main, answers, 'at equal KL')}, {whose} are {gain}{_doubt(main)}."
 
 
 def treatment_finding(answers: pd.DataFrame) -> str:
