@@ -6,6 +6,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+from quick_workers import quick_workers
+
 from sameloss.book import cells
 from sameloss.book.cells import NOWHERE, begin, opened
 from sameloss.store.store import Store
@@ -55,6 +57,6 @@ def _executed(chapter, store, given, changes, *, compared):
         other = {preset: {**values, **changes} for preset, values in presets.items()}
         return begin(namespace, name, other, *rest, **options)
 
-    with patch.object(cells, "begin", begun):
+    with patch.object(cells, "begin", begun), quick_workers():
         opened(chapter, given, store, compared=compared)
     return SimpleNamespace(**names["found"])

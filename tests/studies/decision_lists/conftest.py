@@ -1,6 +1,7 @@
 """Fixtures of this study: a small task, all its sets, and the page at the smoke preset."""
 
 import pytest
+from quick_workers import quick_workers
 
 from sameloss.book.cells import opened
 from sameloss.store.pool import compute_all
@@ -26,7 +27,8 @@ def sets():
 def page(shared):
     """The page at the smoke preset, computed once."""
     page = opened("ii4_decision_lists", {"preset": "smoke"}, Store(shared / "decision_lists"))
-    compute_all(page.store, page.runs(), 1)  # elsewhere, where nothing checks the types of every call
+    with quick_workers():
+        compute_all(page.store, page.runs(), 1)
     return page
 
 

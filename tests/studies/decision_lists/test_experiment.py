@@ -1,5 +1,7 @@
 """Presets and parameters, stored runs, training, and the page."""
 
+from functools import cache
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -28,6 +30,7 @@ from sameloss.studies.parameters import PRESETS as NAMES
 CHAPTER = definitions("ii4_decision_lists")
 
 
+@cache
 def lists(**given):
     return opened("ii4_decision_lists", {"preset": "laptop", **given}, NOWHERE)
 

@@ -1,6 +1,7 @@
 """What the tests of this study share: its page at a scale below smoke, computed once."""
 
 import pytest
+from quick_workers import quick_workers
 
 from sameloss.book.cells import opened
 from sameloss.store.pool import compute_all
@@ -10,7 +11,8 @@ from sameloss.store.store import Store
 @pytest.fixture(scope="session")
 def page(shared):
     page = opened("05_dyck", {"preset": "smoke", "steps": 60}, Store(shared / "dyck"))
-    compute_all(page.store, page.runs(), 1)  # in a process that does not check types
+    with quick_workers():
+        compute_all(page.store, page.runs(), 1)
     return page
 
 

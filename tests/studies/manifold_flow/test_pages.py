@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import torch
 from cells import definitions
+from quick_workers import quick_workers
 from scipy.interpolate import CubicSpline
 
 from sameloss.book.cells import NOWHERE, opened
@@ -50,7 +51,8 @@ LANDSCAPE = Landscape(0.7, CHAPTER.STARTS, ("large", "small"), 0.04, 4, LEAST.la
 def tables(shared):
     """Of Section 3, from short runs of few replicas."""
     store, runs = Store(shared / "manifold_flow"), [RUN, AdamDrift(*CHAPTER.INSTANCE, LEAST, 0), LANDSCAPE]
-    compute_all(store, runs, 1)  # in a process that does not check types
+    with quick_workers():
+        compute_all(store, runs, 1)
     return dict(zip(("sgd", "adam", "path"), map(store.get, runs), strict=True))
 
 

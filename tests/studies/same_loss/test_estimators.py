@@ -7,11 +7,13 @@ import pandas as pd
 import pytest
 import torch
 from cells import definitions
+from quick_workers import quick_workers
 
 from sameloss.book.pages import open_page
 from sameloss.measures.flatness.trace import fisher_trace
 from sameloss.models.encoder import Encoder
 from sameloss.runs.measurements import MEASURES
+from sameloss.store.pool import compute_all
 from sameloss.studies.same_loss.estimators import (
     ESTIMATORS,
     TINY_LANGUAGE,
@@ -28,11 +30,23 @@ from sameloss.studies.same_loss.parameters import chosen
 @pytest.fixture(scope="module")
 def page(shared):
     artifacts = str(shared / "same_loss")
-    return open_page("b1_trace", preset="smoke", steps=20, artifacts=artifacts)
+    page = open_page("b1_trace", preset="smoke", steps=20, artifacts=artifacts)
+    with quick_workers():
+        compute_all(page.store, [*page.runs()[1:], brief(page), on_few(page)], 1)
+    return page
 
 
 def replicate_of(page):
     return next(chosen(page.values).replicates())
+
+
+def brief(page):
+    identity, *_ = page.runs()
+    return replace(identity, steps=(0, 300))
+
+
+def on_few(page):
+    return reparametrisation_measurement(replicate_of(page).longest_descent("d8"), 20, 0, 2)
 
 
 def test_everything_that_can_be_masked():
@@ -71,7 +85,7 @@ def test_the_runs_are_of_the_middle_and_of_the_smallest_size(opened):
 
 
 def test_reparametrisations_move_the_parameters_and_not_the_function(page):
-    run = reparametrisation_measurement(replicate_of(page).longest_descent("d8"), 20, 0, 2)
+    run = on_few(page)
     table = page.store.get(run)
     model = page.store.get(run.pretraining).last().double()
     forms = _forms(model, torch.Generator().manual_seed(0))
@@ -96,9 +110,7 @@ def test_three_traces_agree_where_the_model_is_right():
 
 def test_three_traces_come_together_as_a_tiny_model_saturates(page):
     """Lemma 3.2 along a training: all exact, so nothing but the KL keeps them apart."""
-    identity, *_ = page.runs()
-    brief = replace(identity, steps=(0, 300))
-    table = page.store.get(brief).set_index("step")
+    table = page.store.get(brief(page)).set_index("step")
     hessian, true_labels = ((table[name] / table.fisher - 1).abs() for name in ("hessian", "true_labels"))
     assert table.kl[300] < 0.01 < table.kl[0]
     assert hessian[300] < 0.1 < hessian[0]
