@@ -12,16 +12,17 @@ IMPORTED = ["sameloss.book.pages", "torch._dynamo"]
 """All studies, and what the first step of an optimiser imports."""
 
 
+FORKING = get_context("forkserver")
+"""Forks from a process that these tests alone have, without threads, which ends with them."""
+
+FORKING.set_forkserver_preload(IMPORTED)
+
+
 @contextmanager
 def quick_workers() -> Iterator[None]:
-    """Let workers begin in no time, not in the seconds of an import.
-
-    The process that they are forked from is of this module's tests alone, has no threads, and ends with them.
-    """
-    forking = get_context("forkserver")
-    forking.set_forkserver_preload(IMPORTED)
+    """Let workers begin in no time, not in the seconds of an import."""
     with (
-        patch.object(pool, "get_context", lambda method: forking),
+        patch.object(pool, "get_context", lambda method: FORKING),
         patch.object(pool, "end_with_parent", _end_with_all),
     ):
         yield

@@ -46,13 +46,13 @@ def lossy(trial):
 
 
 def test_a_run_that_believes_half_a_file_is_found_out():
-    counted = run(Part("lossy", 1, lossy), "seed", trials=30)
-    assert counted.kills > 10
-    assert 0 < len(counted.faults) < 30
+    counted = run(Part("lossy", 1, lossy), "seed", trials=12)
+    assert counted.kills > 4
+    assert 0 < len(counted.faults) < 12
     assert all("not as undisturbed: ['Lossy/" in fault for fault in counted.faults.values())
-    again = run(Part("lossy", 1, lossy), "seed", trials=30)
+    again = run(Part("lossy", 1, lossy), "seed", trials=12)
     assert again.faults.keys() == counted.faults.keys()
-    assert table([counted]).loc[0, ["trials", "faults"]].tolist() == [30, len(counted.faults)]
+    assert table([counted]).loc[0, ["trials", "faults"]].tolist() == [12, len(counted.faults)]
 
 
 @dataclass(frozen=True)

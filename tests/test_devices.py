@@ -2,13 +2,13 @@
 
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 import torch
 from emulated_device import DEVICE, emulate
+from quick_workers import FORKING
 
 from sameloss.languages import HMMSpec, PCFGSpec, TeacherSpec
 from sameloss.languages.masking import mask_batch
@@ -148,7 +148,7 @@ def computed(piece, device):
 @pytest.fixture(scope="module")
 def accelerator():
     """A process of its own: a device cannot be taken back."""
-    with ProcessPoolExecutor(1, get_context("spawn"), initializer=emulate) as pool:
+    with ProcessPoolExecutor(1, FORKING, initializer=emulate) as pool:
         yield pool
 
 

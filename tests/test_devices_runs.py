@@ -7,11 +7,11 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import cache
-from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 from emulated_device import DEVICE, emulate
+from quick_workers import FORKING
 
 from sameloss.device import use_device
 from sameloss.languages import HMMSpec
@@ -107,7 +107,7 @@ def compared(root, name):
 
 @pytest.fixture(scope="module")
 def accelerator():
-    with ProcessPoolExecutor(1, get_context("spawn"), initializer=emulate) as pool:
+    with ProcessPoolExecutor(1, FORKING, initializer=emulate) as pool:
         yield pool
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from quick_workers import quick_workers
 from tiny_book import PAGE, SQUARE, git, notebook, write
 from toy_pages import page_of
 from toy_runs import Failing, Squaring
@@ -81,7 +82,8 @@ def recorded(book, notes, monkeypatch):
         store = Store(book / name, kept_runs())
         monkeypatch.setattr(module, "recorded_pages", lambda preset: list(runs))
         monkeypatch.setattr(module, "_open", lambda page, *asked: page_of(store, runs[page], page))
-        record("toy", **how)
+        with quick_workers():
+            record("toy", **how)
         return len(Path(notes).read_text().splitlines())
 
     monkeypatch.setattr(Chapter, "announce", lambda page: "")

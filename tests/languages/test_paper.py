@@ -55,9 +55,9 @@ def test_what_cannot_be_reached_is_said():
 def test_the_papers_languages_have_the_published_entropy_and_length():
     """The published 3.196 and 3.758 nats, and 17 tokens (Section 2.3, App. A.1)."""
     for spec, published in ((PAPER_LANGUAGE, 3.196), (PAPER_HMM, 3.758)):
-        found = entropy_of(spec, 30_000, 1)
-        assert found.standard_error < 0.006
-        assert abs(found.mean - published) < 0.02
+        found = entropy_of(spec, 10_000, 1)
+        assert found.standard_error < 0.011
+        assert abs(found.mean - published) < 0.03
     assert PAPER_LANGUAGE.grammar().mean_length == pytest.approx(17, abs=0.01)
     language = PAPER_LANGUAGE.build()
     lengths = length_distribution(language)

@@ -3,10 +3,10 @@
 import math
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from multiprocessing import get_context
 
 import pytest
 import torch
+from quick_workers import FORKING
 from recorded.tiny_runs import trained
 from torch import distributed
 
@@ -256,7 +256,7 @@ def test_a_single_process_leads_and_averages_nothing():
 
 
 def test_two_processes_get_the_same_mean(tmp_path):
-    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+    with ProcessPoolExecutor(2, FORKING) as pool:
         means = list(pool.map(_mean_of_two, range(2), [str(tmp_path / "meeting")] * 2))
     assert means == [(0.1 + 0.4) / 2] * 2
 
