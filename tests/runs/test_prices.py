@@ -1,11 +1,10 @@
-"""Operations and bytes of a pre-training counted by hand; seconds beside those of the record."""
+"""Operations and bytes of a pre-training counted by hand; seconds beside those of a GPU."""
 
 import re
 from dataclasses import replace
 
 import pandas as pd
 import pytest
-from recorded import prices
 
 from sameloss.book.costs import H200_FLOAT32, h200_seconds
 from sameloss.languages.paper import PAPER_LANGUAGE
@@ -17,13 +16,8 @@ from sameloss.runs.pretraining import Pretraining
 from sameloss.runs.sampling import CorpusSampling, Downstream, LabelledSampling
 from sameloss.store import store
 from sameloss.store.location import results_folder
-from sameloss.store.store import OTHER
 from sameloss.training.loop import Execution, Optimisation
 from sameloss.training.objectives import Adversary, Objective, TracePenalty
-
-FEW = {"CorpusSampling", "CoolDown", "LanguageMeasurement", "ProofTable"}
-"""Kinds with runs of which some take ten times as long as others: endless corpora take no time at all,
-cool-downs end when a target is reached, and the others hardly matter."""
 
 
 def test_flops_by_hand(tiny_run):
@@ -90,24 +84,6 @@ def test_a_step_on_a_gpu_took_about_what_is_estimated(what):
 def test_a_probe_on_a_gpu_took_about_what_is_estimated():
     took = on_a_gpu("probe, 1 seed, 20000 sentences, 32768 features")
     assert probing_flops(20_000, 32_768, 1) / H200_FLOAT32 == pytest.approx(took, rel=0.5)
-
-
-@pytest.mark.book
-def test_prices_are_those_of_the_record():
-    """Up to what a few new runs change; `python tests/record.py` writes them anew."""
-    found, kept = prices.found(), store.prices()
-    assert found.keys() == kept.keys()
-    for kind, (seconds, unit) in found.items():
-        assert kept[kind] == [pytest.approx(seconds, rel=0.5), pytest.approx(unit, rel=0.5)], kind
-
-
-@pytest.mark.book
-@pytest.mark.parametrize("kind", sorted(store.prices().keys() - FEW - {OTHER}))
-def test_recorded_runs_took_about_what_is_estimated(kind):
-    """Nine of ten within a factor of three: now and then a machine was busy or asleep."""
-    table = prices.recorded()
-    own = table[table.kind == kind]
-    assert own.seconds.div(own.estimated).between(1 / 3, 3).mean() >= 0.9
 
 
 def test_a_kind_that_the_record_lacks_takes_a_second_or_as_long_as_its_work(monkeypatch, tiny_run):
