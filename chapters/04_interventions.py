@@ -46,7 +46,6 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 # %% mystnb={"code_prompt_show": "What is compared"} tags=["hide-input"]
 import numpy as np
 import pandas as pd
-import seaborn as sns
 
 from sameloss.book.chapter import finding, render, say
 from sameloss.book.pages import open_page
@@ -163,19 +162,9 @@ best = max(arms, key=lambda name: native[name].gained.value)
 finding(
     f"The most that an intervention gains is {native[best].gained.value:.1f} points ({best}); size gains {gains['size (d = 24 to 96)'].mean():.1f} on the same draws."
 )
-tall = pd.DataFrame(gains).melt(var_name="by", value_name="gained").dropna()
 ax = drawing.panels(1, width=6)[0]
-shown = {"data": tall, "x": "gained", "y": "by", "hue": "by", "ax": ax, "legend": False}
-sns.stripplot(
-    **shown, alpha=0.5, size=5, jitter=0.2, palette=[*(f"C{at}" for at in range(len(arms))), "black"]
-)
-for at, values in enumerate(gains.values()):
-    mean, low, high = seed_interval(values)
-    ax.errorbar(
-        mean, at, xerr=[[mean - low], [high - mean]], fmt="|", color="black", ms=12, capsize=3, zorder=5
-    )
-ax.axvline(0, color="0.35", ls="--", lw=1)
-ax.set(xlabel="gained at equal KL (points)", ylabel="")
+drawing.strips(ax, gains, [*(f"C{at}" for at in range(len(arms))), "black"])
+ax.set(xlabel="gained at equal KL (points)")
 
 # %% [markdown]
 # ## What limits it
@@ -229,7 +218,11 @@ from sameloss.studies.same_loss.experiment import WORKSTATION as EXPERIMENT
 from sameloss.studies.same_loss.experiment import Measures
 
 OTHERS = tuple(ARMS)[1:]
-ADDED = {}  # lengths that the rules on KL have added
+ADDED = {  # lengths, by the rules on KL
+    **{(draw, "a quarter of the rate"): (7071,) for draw in (16, 19)},
+    **{(draw, "trace penalty"): (1768,) for draw in (16, 18, 19)},
+    (19, "AdamW"): (3536,), (19, "dropout"): (3536,), (26, "trace penalty"): (3536,),
+}  # fmt: skip
 WORKSTATION = {
     "size": "d48", "interventions": OTHERS, "seeds": 8, "draws": (16, 17, 18, 19, 21, 24, 25, 26), "steps": None, "added": ADDED,
     "lr": RATE, "batch": 256, "held_out": 4000, "test": 20_000, "measured": Measures(capacities=True), "trace_sentences": 8000,
