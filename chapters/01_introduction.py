@@ -163,7 +163,7 @@ ax.set(xlim=reach, ylim=2 * height)
 drawing.legend(ax)
 
 # %% [markdown]
-# Treatments of one model stay in its neighbourhood; whether models that are trained flatter *from scratch* are better is the next comparison of the [protocol](protocol_second.md). What the book found for every
+# Treatments of one model stay in its neighbourhood. [4b](04_interventions.ipynb) trains one size flatter *from scratch*, in four ways, and asks what share of the lead its flatness could carry. What the book found for every
 # question, language and theorem: [Verdicts](verdicts.ipynb).
 
 # %% tags=["hide-input"]

@@ -199,7 +199,7 @@ def test_losses_are_recorded_but_those_of_part_i(recorded, monkeypatch, book):
 
 def test_every_page_with_a_record_is_listed_with_it():
     assert recorded_pages("pretrained") == list(CHAPTERS)
-    assert recorded_pages("workstation") == [*CHAPTERS, "02_confirmation"]
+    assert recorded_pages("workstation") == [*CHAPTERS, "02_confirmation", "04_interventions"]
     assert {"ii2_stability", "ii5_growing"} <= set(recorded_pages("laptop-long"))
     assert not set(CHAPTERS) & set(recorded_pages("laptop-long"))
 

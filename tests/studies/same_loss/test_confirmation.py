@@ -15,8 +15,7 @@ from sameloss.book.cells import opened
 from sameloss.book.pages import open_page
 from sameloss.store.record import kept_runs
 from sameloss.store.store import Store
-from sameloss.studies.same_loss.saturated import CAPACITY, LARGE, OWN, SMALL, TUNED, downstream, leads
-from sameloss.studies.same_loss.sweeps import sweep_runs
+from sameloss.studies.same_loss.saturated import CAPACITY, LARGE, OWN, SMALL, TUNED, downstream, leads, line
 
 RUNS = Path(__file__).parents[3] / "results" / "runs"
 READINGS = {
@@ -36,24 +35,43 @@ def recorded(kind):
 
 @pytest.fixture(scope="module")
 def trainings():
-    """By draw, width and steps: KL in percent of the bag of words', trace and accuracies of each training."""
+    """By draw, arm and steps: KL in percent of the bag of words', trace and accuracies of each training.
+
+    An arm of the confirmation is a width; one of the interventions, what `arm_of` returns.
+    """
     models = {key: p for key, p, _ in recorded("Pretraining")}
     bags = {p["labelled"]["key"]: t.set_index("quantity").value for _, p, t in recorded("LanguageBaselines")}
     rows = defaultdict(list)
     for _, p, t in recorded("ModelMeasurement"):
-        if p["measures"].get("finetuning_lrs") == [0.001, 0.003] and p["step"]:
-            width, draw = models[p["training"]["key"]]["shape"]["d_model"], p["labelled"]["key"]
+        draw, tuned = p["labelled"]["key"], p["measures"].get("finetuning_lrs")
+        if p["step"] and p["measures"].get("capacities"):
+            model = models[p["training"]["key"]]
+            arm = model["shape"]["d_model"] if tuned else arm_of(model)
             one = t.set_index("quantity").value
             accuracy = t[t.quantity == "accuracy"].set_index(["task", "reading"]).value
             kl = np.log(100 * one["kl"] / bags[draw]["bag-of-words kl"])
-            rows[draw, width, p["step"]].append((kl, np.log(one["trace"]), accuracy))
+            rows[draw, arm, p["step"]].append((kl, np.log(one["trace"]), accuracy))
     return rows
+
+
+def arm_of(training):
+    """Width, rate, radius of SAM, whether the trace is penalised, and dropout."""
+    how = training["optimisation"]
+    others = f"{how['sam_radius']} {bool(training['objective']['trace_penalty'])} {training['dropout']}"
+    return f"{training['shape']['d_model']} {how['lr']} {others}"
 
 
 @pytest.fixture(scope="module")
 def cells():
     """The library's cells of the same record."""
     return open_page("02_confirmation").recorded("workstation")[0]
+
+
+@pytest.fixture(scope="module")
+def interventions():
+    """The library's lines of the same record."""
+    table, arms = open_page("04_interventions").recorded("workstation")
+    return {name: line(table, arm, len(arms)) for name, arm in arms.items()}
 
 
 def at_three_percent(trainings, value):
@@ -70,6 +88,33 @@ def at_three_percent(trainings, value):
     return pd.Series(found).unstack()
 
 
+ARMS = {
+    "a quarter of the rate": "48 0.00125 0.0 False 0.0",
+    "SAM": "48 0.005 0.05 False 0.0",
+    "trace penalty": "48 0.005 0.0 True 0.0",
+    "dropout": "48 0.005 0.0 False 0.1",
+}
+ADAMW = "48 0.005 0.0 False 0.0"
+
+
+@pytest.mark.parametrize("name", ARMS)
+def test_the_share_of_the_effect_of_size_that_flatness_carries(trainings, interventions, name):
+    """And that Student's test rejects a slope outside of its interval, and no other."""
+    own = at_three_percent(trainings, lambda accuracies, _: accuracies.unstack()["features"].mean())
+    log_trace = at_three_percent(trainings, lambda _, trace: trace)
+    gained = (own[ARMS[name]] - own[ADAMW]).dropna()
+    flatter = (log_trace[ADAMW] - log_trace[ARMS[name]]).dropna()
+    lead, ratio = (own[96] - own[24]).dropna(), (log_trace[24] - log_trace[96]).dropna()
+    found = interventions[name]
+    assert len(gained) == 8
+    assert found.slope[0] == pytest.approx(gained.mean() / flatter.mean(), rel=1e-6)
+    assert found.share[0] == pytest.approx(found.slope[0] * ratio.mean() / lead.mean(), rel=1e-6)
+    assert found.gained == pytest.approx(student(gained), abs=1e-6)
+    assert found.flatter == pytest.approx(student(flatter), abs=1e-6)
+    for end in found.slope[1:]:
+        assert stats.ttest_1samp(gained - end * flatter, 0.0).pvalue == pytest.approx(0.05 / 4, rel=1e-4)
+
+
 def student(differences):
     mean, half = differences.mean(), stats.t.ppf(0.975, len(differences) - 1) * stats.sem(differences)
     return mean, mean - half, mean + half
@@ -78,7 +123,7 @@ def student(differences):
 @pytest.mark.parametrize("question", READINGS)
 def test_the_leads_of_the_larger_model(trainings, cells, question):
     def best(accuracies, _):
-        return accuracies.unstack()[READINGS[question]].max(axis=1).mean()
+        return accuracies.unstack().reindex(columns=READINGS[question]).max(axis=1).mean()
 
     values = at_three_percent(trainings, best)
     found = {v.question: v for v in downstream(cells)}
@@ -92,10 +137,10 @@ def test_the_ratio_of_traces(trainings, cells):
     assert sorted(library) == pytest.approx(sorted(values[96] - values[24]), abs=1e-6)
 
 
-def test_the_chapter_lists_the_runs_of_the_protocol(tmp_path):
-    listed = {run.key for run in opened("02_confirmation", {"preset": "workstation"}, kept_runs()).runs()}
-    assert listed == {run.key for runs in sweep_runs("confirmation").values() for run in runs}
-    default = opened("02_confirmation", {}, Store(tmp_path)).runs()
+@pytest.mark.parametrize("page", ["02_confirmation", "04_interventions"])
+def test_the_default_has_runs_of_the_record(tmp_path, page):
+    listed = {run.key for run in opened(page, {"preset": "workstation"}, kept_runs()).runs()}
+    default = opened(page, {}, Store(tmp_path)).runs()
     assert {run.key for run in default} <= listed
 
 
