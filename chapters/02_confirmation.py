@@ -200,11 +200,7 @@ finding(
 ax = drawing.panels(1, width=6)[0]
 drawing.strips(ax, by_draw, ["C2", "C3", "C4", "0.5"])
 ax.axvline(PUBLISHED, color="0.35", ls=":", lw=1)
-ax.set(xlabel="lead of d = 96 at equal KL (points)")
-told = (
-    "Lead of the larger model at equal loss, one point per grammar, for three readings and untrained models."
-)
-glue("leads", drawing.picture(ax.figure, told), display=False)
+_ = ax.set(xlabel="lead of d = 96 at equal KL (points)")
 
 # %% [markdown]
 # Grammars differ in how ambiguous they are, and so in how much there is to gain; the interval of a mean is over these draws.

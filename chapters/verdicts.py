@@ -66,6 +66,7 @@ from IPython.display import HTML
 from myst_nb import glue
 
 from sameloss.book import verdict_table
+from sameloss.book.chapter import with_minus
 from sameloss.statistics.intervals import Interval, seed_interval
 from sameloss.studies.same_loss import saturated
 from sameloss.studies.same_loss.saturated import CAPACITY, LARGE, OWN, SMALL, TUNED
@@ -116,7 +117,7 @@ carried = {
     "page": "04_interventions",
     "direction": saturated.carried(native, relative, lost_to_adversary),
     "size": "",
-    "effect": f"{min(shares):z.0f} to {max(shares):z.0f} % of it, by intervention on one size",
+    "effect": with_minus(f"{min(shares):z.0f} to {max(shares):z.0f} % of it, by intervention on one size"),
     "published": "–",
 }
 near = pd.DataFrame([*rows, carried]).assign(
