@@ -116,14 +116,13 @@ carried = {
     "question": "Does flatness carry the lead of the larger model?",
     "page": "04_interventions",
     "direction": saturated.carried(native, relative, lost_to_adversary),
-    "size": "",
+    "size": "on eight of the grammars",
     "effect": with_minus(f"{min(shares):z.0f} to {max(shares):z.0f} % of it, by intervention on one size"),
     "published": "–",
 }
 near = pd.DataFrame([*rows, carried]).assign(
     language=f"{confirmed.index.unique('replicate').size} new grammars, 3 % of KL"
 )
-near.loc[len(rows), "language"] = "eight of these grammars, 3 % of KL"
 HTML(verdict_table.findings(near))
 
 # %% tags=["remove-cell"]
