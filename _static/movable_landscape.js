@@ -161,7 +161,7 @@
       const [q, at] = [this.q, end.map((theta) => theta.toFixed(3)).join(", ")];
       const close = trace(q, near(q, end)).toFixed(3);
       const path = `rate ${this.choice.rate.toPrecision(2)}, ${steps} steps: θ = (${at}), KL ${kl(q, end).toExponential(1)}`;
-      return `${path}; at the minimiser close by the trace is ${close}, and the least on Γ ${this.least.toFixed(3)}`;
+      return `${path}. Trace at the nearest minimum: ${close}; the least on the curve: ${this.least.toFixed(3)}`;
     }
   }
 

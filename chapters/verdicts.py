@@ -127,7 +127,7 @@ HTML(verdict_table.findings(near))
 
 # %% tags=["remove-cell"]
 own, equal, tuned = saturated.downstream(confirmed)
-PAPER = {"size": f"{saturated.PUBLISHED:+.1f}", "trace": f"{(2.68 / 1.54) ** (3.90 / 8.0):.1f} times"}
+PAPER = {"size": f"{saturated.PUBLISHED:+.1f} points", "trace": f"{(2.68 / 1.54) ** (3.90 / 8.0):.1f} times"}
 
 
 def points(effect, digits=1):
@@ -148,26 +148,33 @@ badge = verdict_table.badge
 front = [
     ("larger is more accurate", "02_confirmation", badge(own.verdict.direction), points(own.effect), PAPER["size"]),
     (
-        "… read by equally many features", "02_confirmation", badge(equal.verdict.direction),
-        f"{points(equal.effect)}; fine-tuned {points(tuned.effect)}", "",
+        "… with equally many features; fine-tuned", "02_confirmation", badge(equal.verdict.direction),
+        f"{points(equal.effect)}; {points(tuned.effect)}", "not asked",
     ),
-    ("larger is flatter, at one learning rate", "04_flatness", badge(rows[-1]["direction"]), rows[-1]["effect"], PAPER["trace"]),
-    ("flatness carries the lead", "04_interventions", badge(carried["direction"]), carried["effect"], "the reason given"),
-    ("longer is more accurate", "02_existence", word("steps"), points(main.loc["steps"]), "+1.6"),
+    ("larger is flatter, at one learning rate", "04_flatness", badge(rows[-1]["direction"]), f"trace of the Hessian {rows[-1]['effect']} smaller", PAPER["trace"]),
+    (
+        "flatness explains the lead", "04_interventions", badge(carried["direction"]),
+        f"it would carry {with_minus(f'{min(shares):z.0f} to {max(shares):z.0f}')} %, by four ways to flatten one size", "the cause claimed",
+    ),
+    (
+        "longer is more accurate", "02_existence", badge(main.loc["steps"].direction),
+        f"{points(main.loc['steps'])}, {main.loc['steps', 'size']}", "+1.6 points",
+    ),
     (
         "adversarial training hurts", "a4_algorithms", badge(main.loc["adversary"].direction),
-        f"{points(lost)}, but its models are no sharper ({sharper:.2f} times the trace)", "−6.9; 2.4 times sharper",
+        f"{points(lost)}, but its models are no sharper: {sharper:.2f} times the trace", "−6.9 points; 2.4 times",
     ),
 ]  # fmt: skip
 
 # %% tags=["remove-cell"]
 cells = "".join(
     f'<tr><th scope="row"><a href="chapters/{there}.html">{claim}</a></th><td data-label="we find">{verdict} {found}</td>'
-    f'<td data-label="paper, scaled">{paper or "–"}</td></tr>'
+    f'<td data-label="the paper, scaled">{paper or "–"}</td></tr>'
     for claim, there, verdict, found, paper in front
 )
 heads = "".join(
-    f'<th scope="col">{head}</th>' for head in ("at equal loss", "we find (95 %)", "paper, scaled")
+    f'<th scope="col">{head}</th>'
+    for head in ("at equal loss", "we find (95 % interval)", "the paper, scaled to our sizes")
 )
 glue(
     "front",

@@ -127,7 +127,7 @@ def movable_landscape(run: Landscape) -> HTML:
         "<option>16</option><option>64</option></select></label>\n"
         '<label><input name="noise" type="checkbox" checked="checked"/> label noise</label>\n'
         '<button type="button" name="play">Play</button>\n'
-        '<button type="button" name="again">other draws</button>',
+        '<button type="button" name="again">another path</button>',
         size="420 420",
         label="SGD over minimisers; the text below gives its end",
         below=f"<p>{OUTPUT}</p>",
