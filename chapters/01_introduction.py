@@ -163,7 +163,7 @@ ax.set(xlim=reach, ylim=2 * height)
 drawing.legend(ax)
 
 # %% [markdown]
-# Treatments of one model stay in its neighbourhood. [4b](04_interventions.ipynb) trains one size flatter, or sharper, *from scratch*, and finds the same. {glue:text}`04_interventions.ipynb::carried:s`
+# Treatments of one model stay in its neighbourhood. [4b](04_interventions.ipynb) trains one size flatter, or sharper, *from scratch* in four ways, and judges what share of the lead its flatness could carry.
 #
 # What the book found for every question, language and theorem: [Verdicts](verdicts.ipynb).
 

@@ -176,6 +176,8 @@ drawing.strips(ax, gains, [*(f"C{at}" for at in range(len(arms))), "black"])
 _ = ax.set(xlabel="gained at equal KL (points)")
 
 # %% [markdown]
+# Each point is a difference within one draw: a training with the intervention and one without share initial weights and batches, while two sizes can share neither.
+#
 # ## What limits it
 #
 # **Steps.** At one KL and rate the larger model has taken fewer steps, and steps might be what costs accuracy. At a lower rate one size takes more steps to the same KL: that tells what rate and steps do together.

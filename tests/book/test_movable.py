@@ -240,7 +240,7 @@ def told(folder, action=""):
     """Return rate, end, trace there and least trace as the figure tells them."""
     dom = dom_after(movable_landscape(RUN), "movable_landscape.js", folder, action)
     said = re.findall(r"<output>([^<]*)</output>", dom)[0]
-    found = re.findall(r"rate ([\d.]+),.*θ = \(([\d.-]+), ([\d.-]+)\).*trace is ([\d.]+),.* ([\d.]+)$", said)
+    found = re.findall(r"rate ([\d.]+),.*θ = \(([\d.-]+), ([\d.-]+)\).*minimum: ([\d.]+);.* ([\d.]+)$", said)
     rate, a, b, trace, least = map(float, found[0])
     return rate, (a, b), trace, least
 
