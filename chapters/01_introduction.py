@@ -163,8 +163,9 @@ ax.set(xlim=reach, ylim=2 * height)
 drawing.legend(ax)
 
 # %% [markdown]
-# Treatments of one model stay in its neighbourhood. [4b](04_interventions.ipynb) trains one size flatter *from scratch*, in four ways, and asks what share of the lead its flatness could carry. What the book found for every
-# question, language and theorem: [Verdicts](verdicts.ipynb).
+# Treatments of one model stay in its neighbourhood. [4b](04_interventions.ipynb) trains one size flatter, or sharper, *from scratch*, and finds the same. {glue:text}`04_interventions.ipynb::carried:s`
+#
+# What the book found for every question, language and theorem: [Verdicts](verdicts.ipynb).
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT

@@ -74,7 +74,6 @@ NAMES = {OWN: "own features", CAPACITY: "equally many features", TUNED: "fine-tu
 # %%
 import numpy as np
 import pandas as pd
-import seaborn as sns
 
 from sameloss.statistics.intervals import seed_interval
 from sameloss.studies import drawing
@@ -194,26 +193,14 @@ from sameloss.studies.same_loss.saturated import untrained_leads
 
 by_draw = {name: leads(recorded, SMALL, LARGE, of).lead for of, name in NAMES.items()}
 by_draw["untrained"] = untrained_leads(recorded, SMALL, LARGE, OWN)
-tall = pd.DataFrame(by_draw).melt(var_name="reading", value_name="lead").dropna()
 finding(
     f"The larger model leads on its own features in {(by_draw[NAMES[OWN]] > 0).sum()} of {len(by_draw[NAMES[OWN]])} draws, with equally many "
     f"in {(by_draw[NAMES[CAPACITY]] > 0).sum()}, fine-tuned in {(by_draw[NAMES[TUNED]] > 0).sum()}."
 )
 ax = drawing.panels(1, width=6)[0]
-shared = {"data": tall, "x": "lead", "y": "reading", "hue": "reading", "ax": ax, "legend": False}
-sns.stripplot(**shared, alpha=0.5, size=5, jitter=0.2, palette=["C2", "C3", "C4", "0.5"])
-for at, values in enumerate(by_draw.values()):
-    mean, low, high = seed_interval(values)
-    ax.errorbar(
-        mean, at, xerr=[[mean - low], [high - mean]], fmt="|", color="black", ms=12, capsize=3, zorder=5
-    )
-ax.axvline(0, color="0.35", ls="--", lw=1)
+drawing.strips(ax, by_draw, ["C2", "C3", "C4", "0.5"])
 ax.axvline(PUBLISHED, color="0.35", ls=":", lw=1)
-ax.set(xlabel="lead of d = 96 at equal KL (points)", ylabel="")
-told = (
-    "Lead of the larger model at equal loss, one point per grammar, for three readings and untrained models."
-)
-glue("leads", drawing.picture(ax.figure, told), display=False)
+_ = ax.set(xlabel="lead of d = 96 at equal KL (points)")
 
 # %% [markdown]
 # Grammars differ in how ambiguous they are, and so in how much there is to gain; the interval of a mean is over these draws.

@@ -249,8 +249,8 @@ drawing.label_ends(right)
 
 # %% [markdown]
 # **Accuracy across sizes** (Figure 5). Anything that grows with size correlates with anything else that does, so this correlation is shown and not
-# judged; the models differ in size and KL as well as in flatness. The [protocol](protocol_second.md) asks what carries
-# accuracy of one size that is trained flatter in four ways; these trainings are not complete.
+# judged; the models differ in size and KL as well as in flatness. [4b](04_interventions.ipynb) asks whether a
+# model of one size that is trained flatter is more accurate.
 
 # %% mystnb={"figure": {"caption": "Probe accuracy (all probes read equally many features) against Fisher trace after the longest training at one rate, one point per size and draw.", "name": "fig-trace-accuracy"}, "image": {"alt": "Across sizes, flatter models are more accurate: scatter plot, one colour per size."}}
 finding(tables.correlation_finding(answers[answers.language == answers.language.iloc[0]]))

@@ -195,7 +195,7 @@ tested = " and ".join(
 )
 say(f"""
 **What limits this.** *The adversary attacks the very tasks that the probes read*: that its models are worse is what they are trained for. The comparison shows that this needs no sharpness.
-*Treatments stay near one trained model*, and the two sizes disagree in sign: for each factor *e*, {by_size}. Training flatter models *from scratch*, on new draws of the grammar, is the stricter comparison, which the [protocol](protocol_second.md) fixes and whose trainings are not complete. *It is one language.* On the hidden Markov model, with three draws and farther from the lowest loss, adversarial models *are* sharper: {hmm_ratios} of the bag of words' (defined below).
+*Treatments stay near one trained model*, and the two sizes disagree in sign: for each factor *e*, {by_size}. The stricter comparison trains flatter models *from scratch*, on new draws of the grammar: [4b](04_interventions.ipynb). *It is one language.* On the hidden Markov model, with three draws and farther from the lowest loss, adversarial models *are* sharper: {hmm_ratios} of the bag of words' (defined below).
 Its treatments, where their KLs agree, give {tested}.
 """)
 

@@ -66,6 +66,7 @@ from IPython.display import HTML
 from myst_nb import glue
 
 from sameloss.book import verdict_table
+from sameloss.book.chapter import with_minus
 from sameloss.statistics.intervals import Interval, seed_interval
 from sameloss.studies.same_loss import saturated
 from sameloss.studies.same_loss.saturated import CAPACITY, LARGE, OWN, SMALL, TUNED
@@ -115,14 +116,13 @@ carried = {
     "question": "Does flatness carry the lead of the larger model?",
     "page": "04_interventions",
     "direction": saturated.carried(native, relative, lost_to_adversary),
-    "size": "",
-    "effect": f"{min(shares):z.0f} to {max(shares):z.0f} % of it, by intervention on one size",
+    "size": "on eight of the grammars",
+    "effect": with_minus(f"{min(shares):z.0f} to {max(shares):z.0f} % of it, by intervention on one size"),
     "published": "–",
 }
 near = pd.DataFrame([*rows, carried]).assign(
     language=f"{confirmed.index.unique('replicate').size} new grammars, 3 % of KL"
 )
-near.loc[len(rows), "language"] = "eight of these grammars, 3 % of KL"
 HTML(verdict_table.findings(near))
 
 # %% tags=["remove-cell"]

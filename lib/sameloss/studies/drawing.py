@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+from collections.abc import Mapping, Sequence
 from html import escape
 from operator import itemgetter
 from typing import Any
@@ -22,6 +23,8 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from matplotlib_inline.config import InlineBackend
 from numpy.typing import ArrayLike
 from scipy.optimize import isotonic_regression
+
+from sameloss.statistics.intervals import seed_interval
 
 KL_LABEL = "KL to the truth (nats per masked token)"
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
@@ -133,6 +136,19 @@ def interval_line(ax: Axes, x: ArrayLike, intervals: ArrayLike, at: int, label: 
     value, low, high = np.transpose(intervals)
     ax.vlines(x, low, high, color=f"C{at}", lw=1)
     ax.plot(x, value, label=label, **({"color": f"C{at}", "marker": MARKERS[at]} | style))
+
+
+def strips(ax: Axes, values: Mapping[str, pd.Series], colors: Sequence[str]) -> None:
+    """Draw a row of points for each name, one for each draw, and their mean with its 95 % interval."""
+    tall = pd.DataFrame(values).melt().dropna()
+    points: dict[str, Any] = {"alpha": 0.5, "size": 5, "jitter": 0.2, "palette": colors, "legend": False}
+    sns.stripplot(tall, x="value", y="variable", hue="variable", ax=ax, **points)
+    for at, of_draws in enumerate(values.values()):
+        mean, low, high = seed_interval(of_draws.dropna())
+        bars: dict[str, Any] = {"xerr": [[mean - low], [high - mean]], "fmt": "|", "ms": 12, "capsize": 3}
+        ax.errorbar(mean, at, **bars, color="black", zorder=5)
+    ax.axvline(0, color="0.35", ls="--", lw=1)
+    ax.set(ylabel="")
 
 
 def plain_log_axis(axis: Axis, values: pd.Series) -> None:
