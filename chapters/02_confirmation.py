@@ -84,7 +84,7 @@ KLS = (12.0, 6.0, 4.0, 3.0, 2.0)
 
 def mean_curve(found, arm, of=OWN):
     """KL (geometric) and accuracy after each length of training, means over draws."""
-    trained = found.xs((arm.stage, arm.model), level=("stage", "model"))
+    trained = found.xs((arm.stage, arm.model, arm.lr), level=("stage", "model", "lr"))
     logs = trained.assign(kl=np.log(trained.kl)).groupby("steps")[["kl", of]]
     means = logs.mean()[logs.size() == logs.size().max()]  # lengths that all draws have
     return means.assign(kl=np.exp(means.kl))
@@ -255,11 +255,28 @@ stays above 3 %. Of models that are none, one-hot tokens reach {accuracy["tokens
 frequent class {accuracy["majority"]:.1f} %.
 
 **Steps.** To 3 % *d* = 24 takes {by_own["first steps"].mean():,.0f} steps on average and *d* = 96 {by_own["second steps"].mean():,.0f}: at one KL and rate the larger model has trained for less time.
+[4b](04_interventions.ipynb) trains one size for longer, at a lower rate.
 """)
 
+# %%
+from sameloss.studies.same_loss.saturated import by_rate
+
+rates = by_rate(recorded, OWN)
+main, *others = (rows.lead.mean() for rows in rates.values())
+lowest = min(others)
+depends = "so the lead *depends on the rate*" if lowest < main / 2 else "so the lead does not depend on it"
+say(
+    f"**Learning rate.** On the first {len(next(iter(rates.values())))} draws *d* = 24 was also trained at twice the rate, and *d* = 96 at half of it. At one rate the lead on own features "
+    f"is {main:.1f} points there, at the other pairs of rates {min(others):.1f} to {max(others):.1f}; the bound was half of it, {depends}."
+)
+rows = [
+    (small.lr, large.lr, f"{seed_interval(found.lead):+.1f}", *found[["first steps", "second steps"]].mean())
+    for (small, large), found in rates.items()
+]
+heads = ["rate of d = 24", "rate of d = 96", "lead (points)", "steps of d = 24", "of d = 96"]
+render(pd.DataFrame(rows, columns=heads).astype(dict.fromkeys(heads[-2:], int)), decimals=4)
+
 # %% [markdown]
-# Whether steps could explain the lead is asked of one size at two learning rates in [4b](04_interventions.ipynb); whether the lead depends on the learning rate is open, since
-# the protocol's trainings for it are not complete.
 # [2b Existence](02_existence.ipynb) has the first edition's comparison of five sizes
 # and three languages at larger KLs, and [4 Flatness](04_flatness.ipynb) asks whether the larger model is flatter at this KL.
 
@@ -297,15 +314,16 @@ WORKSTATION = {
     "draws": (16, 17, 18, 19, 21, 24, 25, 26, 30, 31, 33, 35, 36, 37, 39, 40),  # the first that are accepted
     "lengths": {"d24": (0, 1250, 2500, 5000, 10_000), "d96": (0, 312, 625, 1250, 1750, 2500)},  # 0: untrained
     "added": {(19, "d96"): (1479,), **{(draw, "d96"): (884,) for draw in (17, 18, 24, 25, 35, 37, 39)}},  # by the rule on KL
-    "lr": 0.005, "batch": 256, "labels": "posterior", "held_out": 4000, "test": 20_000,
-    "measures": READ, "trace_sentences": 8000,
+    "lr": 0.005, "other_rates": {"d24": 2, "d96": 0.5}, "other_seeds": 4, "other_added": {},  # multiples
+    "batch": 256, "labels": "posterior", "held_out": 4000, "test": 20_000, "measures": READ, "trace_sentences": 8000,
 }  # fmt: skip
 LAPTOP = WORKSTATION | {
-    "seeds": 1, "trainings": 1, "lengths": {"d24": (5000, 10_000), "d96": (1250, 1750)}, "added": {}
+    "seeds": 1, "trainings": 1, "lengths": {"d24": (5000, 10_000), "d96": (1250, 1750)}, "added": {}, "other_rates": {},
 }  # fmt: skip
 SMOKE = LAPTOP | {
     "sizes": ("d8", "d16"), "seeds": 2, "lengths": {"d8": (0, 10, 40), "d16": (0, 10, 40)}, "batch": 64, "held_out": 100,
-    "test": 300, "measures": Measures(capacities=True, train=100, many_labels=256, finetuning_lrs=(0.001,)), "trace_sentences": 100,
+    "other_rates": {"d8": 2, "d16": 0.5}, "other_seeds": 1, "test": 300, "trace_sentences": 100,
+    "measures": Measures(capacities=True, train=100, many_labels=256, finetuning_lrs=(0.001,)),
 }  # fmt: skip
 GPU = WORKSTATION | {
     "language": PAPER_LANGUAGE, "tasks": ("root", "span16", "span8"), "objective": ORDINARY, "corpus": 4_000_000,
@@ -349,17 +367,18 @@ def sentences_of(draw):
 
 
 # %% tags=["experiment"]
-def measured(draw, size, steps, training):
-    """The run that trains one model on one draw and measures it."""
+def measured(draw, size, steps, lr, training):
+    """The run that trains one model on one draw and measures it; at other rates without fine-tuning."""
     shape = SHAPES[choose("size", size, SHAPES)]
     shape = replace(shape, layers=page.layers or shape.layers)
-    optimisation = Optimisation(max(1, steps), page.batch, page.lr)
+    optimisation = Optimisation(max(1, steps), page.batch, lr)
     trained = Pretraining(
         CorpusSampling(replace(page.language, seed=draw), page.corpus, draw), shape, optimisation,
         seed=stream_seed("training", draw, shape.d_model, steps, training), checkpoints=(optimisation.steps,),
         micro_batch=page.batch, resume_every=1000, objective=page.objective, execution=page.execution,
     )  # fmt: skip
-    measures = replace(page.measures, trace_sentences=page.trace_sentences)
+    tuned = page.measures.finetuning_lrs if lr == page.lr else ()
+    measures = replace(page.measures, trace_sentences=page.trace_sentences, finetuning_lrs=tuned)
     return model_measurement(trained, steps, *sentences_of(draw), measures, controls=False)
 
 
@@ -371,25 +390,30 @@ def baselines_of(draw):
 
 
 # %% [markdown]
-# **The sweep**: every draw, size, length and training. Each number of steps is a complete training with its own warm-up and decay.
+# **The sweep**: every draw, size, length and training. Each number of steps is a complete training with its own warm-up and decay. On the first
+# draws the small model is also trained at twice the peak rate and the large one at half of it.
 
 
 # %% tags=["experiment"]
-def lengths_of(draw, size):
-    """Steps of the trainings of a size on a draw."""
+def lengths_of(draw, size, added):
+    """Steps of the trainings of a size on a draw, with those that the rules on KL have added."""
     if page.steps:
         return (0, *page.steps)
     known = page.lengths.get(size) or next(iter(page.lengths.values()))
-    return *known, *page.added.get((draw, size), ())
+    return *known, *added.get((draw, size), ())
 
 
-draws = page.draws[: page.seeds]
+draws, models = page.draws[: page.seeds], [(size, page.lr) for size in page.sizes]
+others = [(size, factor * page.lr) for size, factor in page.other_rates.items() if size in page.sizes]
+sets = [(draws, models, page.added), (draws[: page.other_seeds], others, page.other_added)]
 points = [
-    (draw, size, steps, training)
-    for draw in draws
-    for size in page.sizes
-    for steps in lengths_of(draw, size)
+    (draw, size, steps, rate, training)
+    for some, sized, added in sets
+    for draw in some
+    for size, rate in sized
+    for steps in lengths_of(draw, size, added)
     for training in range(page.trainings)
+    if steps or rate == page.lr
 ]
 baselines = page.sweep(baselines_of, draw=draws)
 table = page.sweep(measured, points)
@@ -401,7 +425,7 @@ table = page.sweep(measured, points)
 # %% tags=["comparison"]
 from sameloss.studies.same_loss.saturated import Arm, cells
 
-trained = table.rename(columns={"draw": "replicate", "size": "model"}).assign(lr=page.lr)
+trained = table.rename(columns={"draw": "replicate", "size": "model"})
 trained["stage"] = trained.steps.map(lambda steps: "descent" if steps else "untrained")
 bag_of_words = baselines[baselines.quantity == "bag-of-words kl"].set_index("draw").value.to_dict()
 page.results = cells(trained, bag_of_words), baselines

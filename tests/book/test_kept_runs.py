@@ -133,7 +133,7 @@ NOT_KEPT = {"laptop-long": ["ii5_growing", "ii5_stacking"]}
 """Pages whose record is not in `results/runs`, as README says."""
 
 
-@pytest.mark.parametrize("preset", ["laptop-long", "workstation", "confirmation"])
+@pytest.mark.parametrize("preset", ["laptop-long", "workstation"])
 def test_in_a_fresh_clone_a_record_computes_nothing_and_changes_no_file(preset, tmp_path):
     clone = tmp_path / "clone"
     git = ("git", "-C", clone)

@@ -33,7 +33,6 @@ from sameloss.store.provenance import uncommitted_runs
 from sameloss.store.record import RUNS, kept_runs
 from sameloss.store.store import Run, Store, with_ancestors, write_atomically
 from sameloss.studies.parameters import MAX_HOURS, MOST, choose
-from sameloss.studies.same_loss.sweeps import SWEEPS, kls, sweep, sweep_runs, too_short
 
 
 def compute(
@@ -148,7 +147,7 @@ def record(
     """Compute what the record lacks of a preset, page by page, and add it.
 
     Args:
-        preset: to record, or a sweep of the protocol's second edition.
+        preset: to record.
         page: to record; None: all with a record.
         max_hours: limit on each page; None: the preset's.
         finished: whether to compute nothing, and record what is finished.
@@ -164,8 +163,6 @@ def record(
         _stop_after(minutes)
     if not dry_run:
         require_committed(besides=RUNS)
-    if preset in SWEEPS:
-        return _record_sweep(preset, compute=not (finished or dry_run), dry_run=dry_run)
     pages = [_open(name, preset, max_hours) for name in ([page] if page else recorded_pages(preset))]
     if not dry_run:
         require_committed_runs(pages[0].store, [run for opened in pages for run in opened.runs()])
@@ -179,24 +176,6 @@ def record(
         kept_runs().add(
             opened.store, opened.runs(), lazy=opened.name not in CHAPTERS
         )  # losses take megabytes
-
-
-def _record_sweep(name: str, *, compute: bool, dry_run: bool) -> None:
-    """Compute a sweep of Part I draw by draw, keep it, and say of its results nothing but KLs."""
-    store = open_page("costs").store
-    for draw, runs in sweep_runs(name).items():
-        if compute:
-            require_committed_runs(store, runs)
-            compute_all(store, runs)
-            kept_runs().add(store, runs, lazy=False)
-        left = len(store.missing(runs))
-        print(f"{name}, draw {draw}: {f'{left} runs are left' if left else 'finished'}.", flush=True)
-    if dry_run:
-        return
-    shares = kls(store, sweep(name))
-    if len(shares):
-        print(f"KL in % of the bag of words':\n{shares.unstack().round(2).to_string()}")
-        print(f"Lengths to add: {too_short(shares, SWEEPS[name]()) or 'none'}.")
 
 
 def _stop_after(minutes: float) -> None:

@@ -10,11 +10,13 @@ from sameloss.studies.same_loss.saturated import (
     CAPACITY,
     LARGE,
     OWN,
+    PAIRS,
     SMALL,
     TUNED,
     Arm,
     answer,
     at_kl,
+    by_rate,
     carried,
     cells,
     downstream,
@@ -122,6 +124,23 @@ def test_random_features_that_harm_the_small_model_are_no_effect_of_size():
     assert abs(found[CAPACITY].effect.value) < 0.5
     table = planted(accuracy, seed=1)
     assert leads(table, SMALL, LARGE, "as many features").lead.mean() > 3  # what was judged before
+
+
+@pytest.mark.parametrize(("slower", "depends"), [(2.0, False), (5.0, True)])
+def test_an_effect_that_a_lower_rate_of_the_large_model_halves_depends_on_the_rate(slower, depends):
+    slow = PAIRS[-1]
+
+    def accuracy(arm, kl, reading):
+        return 60 - 20 * (kl is None) + 8 * (arm.model == "d96") - slower * (arm == slow[1])
+
+    table = planted(accuracy, arms=(SMALL, LARGE, *slow), noise=0.1)
+    table = table[
+        (table.index.get_level_values("lr") == 0.005) | (table.index.get_level_values("replicate") < 4)
+    ]
+    found = by_rate(table, OWN)
+    assert {pair: len(rows) for pair, rows in found.items()} == dict.fromkeys(PAIRS, 4)
+    assert found[slow].lead.mean() == pytest.approx(8 - slower, abs=0.2)
+    assert ("depends on the rate" in judged(table)[OWN].remarks) is depends
 
 
 def test_the_interval_that_decides_is_holms_for_the_two_later_questions():

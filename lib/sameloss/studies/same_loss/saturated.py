@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from math import isinf, log
 from typing import NamedTuple
 
@@ -39,7 +39,7 @@ def cells(table: pd.DataFrame, bag_of_words: Mapping[int, float]) -> pd.DataFram
     """Average the trainings of each cell.
 
     Args:
-        table: of measurements, see `sweeps.Cell.table`.
+        table: of measurements, see `experiment.model_measurement`, with the columns of the result's index.
         bag_of_words: KL of the bag of words by draw, in nats.
 
     Returns:
@@ -122,6 +122,9 @@ class Arm(NamedTuple):
 
 SMALL, LARGE = Arm("d24"), Arm("d96")
 
+PAIRS = tuple(product((SMALL, Arm("d24", 0.01)), (LARGE, Arm("d96", 0.0025))))
+"""Both sizes at every pair of peak rates that some draws have; the first is that of all draws."""
+
 
 def curve_of(cells: pd.DataFrame, draw: int, arm: Arm, of: str) -> pd.DataFrame:
     """The trained cells of an arm on a draw, by steps; empty if there are none."""
@@ -160,6 +163,13 @@ def leads(cells: pd.DataFrame, first: Arm, second: Arm, of: str, kl: float = 3.0
             rows[draw] = (two.value - one.value, least, target, one.steps, two.steps)
     columns = ["lead", "least", "kl", "first steps", "second steps"]
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns, dtype=float)
+
+
+def by_rate(cells: pd.DataFrame, of: str, kl: float = 3.0) -> dict[tuple[Arm, Arm], pd.DataFrame]:
+    """Leads, see `leads`, at each pair of peak rates, on the draws that have all of them."""
+    found = {pair: leads(cells, *pair, of, kl) for pair in PAIRS}
+    draws = sorted(set.intersection(*({*rows.index} for rows in found.values())))
+    return {pair: rows.loc[draws] for pair, rows in found.items()}
 
 
 def untrained_leads(cells: pd.DataFrame, first: Arm, second: Arm, of: str) -> pd.Series:
@@ -203,6 +213,8 @@ def downstream(cells: pd.DataFrame, first: Arm = SMALL, second: Arm = LARGE, kl:
             remarks = [] if seed_interval(rows.least, level).low > 0 else ["by interpolation"]
             wider = seed_interval(beyond).low > 0
             remarks.append("beyond untrained width" if wider else "not distinguished from width alone")
+            main, *others = (rows.lead.mean() for rows in by_rate(cells, of, kl).values())
+            remarks += ["depends on the rate"] if of == OWN and min(others) < main / 2 else []
         answers.append(given._replace(remarks=tuple(remarks)))
     return answers
 
