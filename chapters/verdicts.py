@@ -99,7 +99,9 @@ rows.append(
         "question": "Are larger models flatter at equal loss?",
         "page": "04_flatness",
         "direction": judge(flatter).direction,
-        "size": "at all pairs of learning rates" if at_all else "at the rate of 0.005",
+        "size": "at all pairs of learning rates"
+        if at_all
+        else "at the same learning rate, reversed at others",
         "effect": f"{ratio:.2f} times ({low:.2f} to {high:.2f})",
         "published": f"{(2.68 / 1.54) ** (3.90 / 8.0):.2f}",
     }
@@ -153,7 +155,7 @@ front = [
         "… with equally many features; fine-tuned", "02_confirmation", badge(equal.verdict.direction),
         f"{points(equal.effect)}; {points(tuned.effect)}", "not asked",
     ),
-    (f"larger is flatter{'' if at_all else ', at one learning rate'}", "04_flatness", badge(rows[-1]["direction"]), f"trace of the Hessian {rows[-1]['effect']} smaller", PAPER["trace"]),
+    (f"larger is flatter{'' if at_all else ', at the same learning rate'}", "04_flatness", badge(rows[-1]["direction"]), f"trace of the Hessian {rows[-1]['effect']} smaller", PAPER["trace"]),
     (
         "flatness explains the lead", "04_interventions", badge(carried["direction"]),
         f"it would carry {with_minus(f'{min(shares):z.0f} to {max(shares):z.0f}')} %, by four ways to flatten one size", "the cause claimed",
