@@ -119,7 +119,7 @@ MAX_HOURS = {
     "smoke": 0.5,
     "laptop": 5.0,
     "laptop-long": 60.0,
-    "workstation": 200.0,
+    "workstation": 240.0,
     "pretrained": 80.0,
     "gpu-hour": 20.0,
     "gpu": 100.0,
