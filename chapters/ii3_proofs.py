@@ -61,10 +61,52 @@ from sameloss.studies.local_signal.statements import ProofResults
 
 found = page.results = ProofResults(*tables)
 
+# %% mystnb={"code_prompt_show": "Lemma B.10: both sides"} tags=["experiment", "hide-input"]
+from math import floor, pi, sqrt
+
+import numpy as np
+
+
+def largest_mass(weights, half_length):
+    """Largest probability, over closed intervals of length 2Δ, that Σ ε_i a_i lies inside, from all 2ⁿ signs."""
+    sums = np.zeros(1)
+    for weight in weights:
+        sums = np.concatenate([sums - weight, sums + weight])
+    sums.sort()
+    slack = 1e-12 * abs(weights).sum()  # for sums that differ by rounding only
+    ends = np.searchsorted(sums, sums + 2 * half_length + slack, side="right")
+    return (ends - np.arange(len(sums))).max() / len(sums)
+
+
+def leading_bound(n, s):
+    """s√(2/π)/√n, the bound without its o(1)."""
+    return s * sqrt(2 / (pi * n))
+
+
+# %% mystnb={"code_prompt_show": "Lemma B.10: checks"} tags=["experiment", "hide-input"]
+from itertools import product
+
+from sameloss.studies.local_signal.statements import EXACT
+from sameloss.studies.statement import at_most
+
+
+def small_ball_checks():
+    """Check the lemma where the interval is closed, and where s − 1 ≤ Δ < s."""
+    for n in (3, 15):
+        text = f"s = Δ = 1, n = {n}, a_i = 1: probability over s√(2/πn)"
+        over = largest_mass(np.ones(n), 1.0) / leading_bound(n, 1)
+        yield at_most("lemB10", text, over, 1.05, rounding=EXACT)
+    over = max(
+        largest_mass(weights, half) / leading_bound(n, floor(half) + 1)
+        for n, half in product(range(1, 13), (0.0, 0.5, 1.0, 1.7, 2.0))
+        for weights in (np.ones(n), 1 + np.arange(n) % 3 / 2)
+    )
+    yield at_most("lemB10", "s - 1 ≤ Δ < s: largest, n ≤ 12", over, printed=False, rounding=EXACT)
+
+
 # %% mystnb={"code_prompt_show": "Imports and labels"} tags=["hide-input"]
 from textwrap import fill
 
-import numpy as np
 import pandas as pd
 
 from sameloss.book.chapter import finding, say
@@ -309,51 +351,7 @@ render(pd.DataFrame(table | {"from k": begins.to_list()}))
 # name it. Lemma B.12 extends it to several filters. Let $g(x)$ be what the kernel adds for a row $x$, and $q$ the probability that a row of noise
 # $\varepsilon$ opens the same gates as the signal. If it does, $g(\varepsilon)$ is a Gaussian variable, so $|g(\varepsilon)| \ge C\sigma|g(w^*)|$ with probability $q/2$ for all $W$, where $P[|N(0, 1)| \le C] = q/2$. So the lemma holds, but $q$ falls
 # with the number of filters, and with it what the proof gives.
-
-# %% mystnb={"code_prompt_show": "Both sides of Lemma B.10"} tags=["experiment", "hide-input"]
-from math import floor, pi, sqrt
-
-import numpy as np
-
-
-def largest_mass(weights, half_length):
-    """Largest probability, over closed intervals of length 2Δ, that Σ ε_i a_i lies inside, from all 2ⁿ signs."""
-    sums = np.zeros(1)
-    for weight in weights:
-        sums = np.concatenate([sums - weight, sums + weight])
-    sums.sort()
-    slack = 1e-12 * abs(weights).sum()  # for sums that differ by rounding only
-    ends = np.searchsorted(sums, sums + 2 * half_length + slack, side="right")
-    return (ends - np.arange(len(sums))).max() / len(sums)
-
-
-def leading_bound(n, s):
-    """s√(2/π)/√n, the bound without its o(1)."""
-    return s * sqrt(2 / (pi * n))
-
-
-# %% mystnb={"code_prompt_show": "Its checks"} tags=["experiment", "hide-input"]
-from itertools import product
-
-from sameloss.studies.local_signal.statements import EXACT
-from sameloss.studies.statement import at_most
-
-
-def small_ball_checks():
-    """Check the lemma where the interval is closed, and where s − 1 ≤ Δ < s."""
-    for n in (3, 15):
-        text = f"s = Δ = 1, n = {n}, a_i = 1: probability over s√(2/πn)"
-        over = largest_mass(np.ones(n), 1.0) / leading_bound(n, 1)
-        yield at_most("lemB10", text, over, 1.05, rounding=EXACT)
-    over = max(
-        largest_mass(weights, half) / leading_bound(n, floor(half) + 1)
-        for n, half in product(range(1, 13), (0.0, 0.5, 1.0, 1.7, 2.0))
-        for weights in (np.ones(n), 1 + np.arange(n) % 3 / 2)
-    )
-    yield at_most("lemB10", "s - 1 ≤ Δ < s: largest, n ≤ 12", over, printed=False, rounding=EXACT)
-
-
-# %% [markdown]
+#
 # ## Theorem 3.2: the smallest error of tangent kernels
 #
 # The kernel $k_W(X) = \sum_i \sum_j \langle W_j, X_i \rangle 1\{|\langle w_j^0, X_i \rangle| \ge |b_j|\}$ is linear in $W$. The best $W$ is given by linear
