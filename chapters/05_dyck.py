@@ -62,9 +62,7 @@ BOUNDS = {"sentence_length": (6, 10), "width": (2, 100_000)}
 def check(found):
     """Check the statements from the results of all runs."""
     settings, *searches, transfer, features, _ = found
-    return checks(
-        settings.length, settings.width, pd.concat(searches), transfer, features, settings.generator("checks")
-    )
+    return checks(settings, pd.concat(searches), transfer, features)
 
 
 # %% mystnb={"code_prompt_show": "Runs of this page"} tags=["experiment", "hide-cell"]

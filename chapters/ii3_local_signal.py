@@ -45,6 +45,7 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 # %% mystnb={"code_prompt_show": "Presets"} tags=["experiment", "hide-input"]
 from sameloss.book.cells import begin
 from sameloss.studies.local_signal.statements import TRAINING, training_checks
+from sameloss.studies.statement import check_table
 
 FIGURE = {
     "noise": 1000, "multiplier": 1.0, "lr": 0.1, "batch": 500, "steps": 3000, "seeds": 3, "length": 1e-6, "d": 10, "horizon": 1e7,
@@ -62,11 +63,20 @@ SMOKE = FIGURE | {
     "noise": 100, "batch": 50, "steps": 60, "seeds": 2, "horizon": 1e4, "phase": (100, 1000), "multipliers": (0.5, 1.0),
     "filters": (1, 4, 16), "starts": 6, "held": 2, "images": 100,
 }  # fmt: skip
+
+# %% mystnb={"code_prompt_show": "Bounds, and what is checked"} tags=["experiment", "hide-input"]
 PRESETS = {"smoke": SMOKE, "laptop": FIGURE, "laptop-long": LONG, "gpu": LONG, "paper": LONG | {"seeds": 20}}
 BOUNDS = {
     "noise": (2, 10_000_000), "multiplier": (1e-300, 100), "batch": (1, 100_000), "steps": (51, 1_000_000), "seeds": (2, 300)
 }  # fmt: skip
-page = begin(globals(), "ii3_local_signal", PRESETS, BOUNDS, exact=TRAINING, check=training_checks)
+
+
+def check(found):
+    """Check the statements from the runs, and from what this page computes of features and of starts."""
+    return check_table([*training_checks(found), *feature_checks(), *start_checks()])
+
+
+page = begin(globals(), "ii3_local_signal", PRESETS, BOUNDS, exact=TRAINING, check=check)
 
 # %% mystnb={"code_prompt_show": "Runs of this page"} tags=["experiment", "hide-cell"]
 from sameloss.studies.local_signal.experiment import (
@@ -314,7 +324,46 @@ for (name, table), ax in zip(shown.items(), drawing.panels(2, width=3.9), strict
 # is $\sigma = 1$, which cannot be learnt. With one filter per feature, there are $r$ times as many rows of noise, which a threshold removes. So the
 # remark holds with a filter for each feature; the table of checks at the end has both accuracies at $k = 10^6$. Whether gradient descent finds
 # one filter per feature is not computed here.
-#
+
+# %% mystnb={"code_prompt_show": "Both in code"} tags=["experiment", "hide-input"]
+from math import log, sqrt
+
+import numpy as np
+
+from sameloss.studies.local_signal import theory
+from sameloss.studies.statement import Check
+
+
+def one_filter(patches, features):
+    """Accuracy that one filter with equal weights on r' of the r features can reach, for the best r'.
+
+    It has 1/√r' of its norm along each, as if the noise were √r' times as strong; on the others it guesses.
+    """
+    used = np.unique(np.geomspace(1, features, 2 + round(log(features, 4))).round())  # r is among them
+    right = [theory.best_threshold(Patches(patches.noise, patches.multiplier * sqrt(r)))[1] for r in used]
+    return max(used / features * right + (1 - used / features) / 2)
+
+
+def filter_each(patches, features):
+    """Accuracy of r filters, one along each feature, with the best common threshold.
+
+    Their noise is independent, as if there were r times as many noise rows, and the signal passes
+    only its own filter.
+    """
+    rows = patches.noise * features
+    return theory.best_threshold(Patches(rows, patches.sigma / Patches(rows).sigma))[1]
+
+
+# %% mystnb={"code_prompt_show": "Their checks"} tags=["experiment", "hide-input"]
+def feature_checks():
+    """Check both with as many features as dimensions."""
+    many = Patches(10**6)
+    r, text = many.dimension, "k = 10⁶, as many features as d: best accuracy of"
+    yield Check("features", f"{text} one filter", one_filter(many, r), 1, 0.01)
+    yield Check("features", f"{text} a filter each", filter_each(many, r), 1, 0.01, printed=False)
+
+
+# %% [markdown]
 # ## Initialisations that never learn
 #
 # If $c$ starts below zero, $b$ decreases from the first step, and once $|b|$ exceeds $|c|$ the signal is below the threshold: it has no
@@ -325,11 +374,38 @@ for (name, table), ax in zip(shown.items(), drawing.panels(2, width=3.9), strict
 # Exact descent at $k = 100$ from twenty initialisations around each $c^0$: per cent that end without a gradient, by $\eta_w$ in units of
 # $|c^0|/k$:
 
+# %% mystnb={"code_prompt_show": "Such a descent, and its check"} tags=["experiment", "hide-input"]
+from itertools import product
+
+from sameloss.studies.local_signal.theory import Filter
+
+
+def dies(patches, start, lr):
+    """Run gradient descent until the signal is below the threshold (True) or passes it with c > 0 (False)."""
+    state = np.array(start)
+    while state[0] <= abs(state[2]) and abs(state[0]) > -state[2]:
+        state = state + theory.update(patches, lr, state)
+    return abs(state[0]) <= -state[2]
+
+
+def dead_share(c, multiple, noise=100, count=20):
+    """Fraction of starts within 10 % of c⁰ from which descent with η_w = multiple · |c⁰|/k dies."""
+    starts = c * np.linspace(0.9, 1.1, count)
+    return np.mean([dies(Patches(noise), Filter(at, 0.01, 0.0), multiple * abs(at) / noise) for at in starts])
+
+
+def start_checks():
+    """Check that at small learning rates all starts with c < 0 die."""
+    slow = [dead_share(c, multiple) for c, multiple in product((-0.5, -0.1), (2.0, 3.0))]
+    text = "k = 100: least share of descents with that start and rate that end so"
+    yield Check("dead", text, min(slow), 1, 0)
+
+
 # %%
 from sameloss.book.chapter import render
 
 starts, rates = (-0.5, -0.1, 0.5), (2, 3, 5, 8, 16, 32)
-shares = {str(rate): [100 * theory.dead_share(c, rate) for c in starts] for rate in rates}
+shares = {str(rate): [100 * dead_share(c, rate) for c in starts] for rate in rates}
 render(pd.DataFrame({"c at the start": map(str, starts)} | shares), decimals=0)
 
 # %% [markdown]

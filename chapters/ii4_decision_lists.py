@@ -43,6 +43,7 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 from sameloss.book.cells import begin
 from sameloss.studies.decision_lists.experiment import FIRST_SEED, TaskShape, require_phases
 from sameloss.studies.decision_lists.statements import STATEMENTS, checks
+from sameloss.studies.statement import check_table
 
 LONG = {
     "vocabulary": 200, "length": 25, "list_length": 4, "readout": 30.0, "steps": 1500, "batch": None, "seeds": 10,
@@ -67,7 +68,14 @@ PRESETS = {"smoke": SMOKE, "laptop": LAPTOP, "laptop-long": LONG, "gpu": WIDE, "
 BOUNDS = {
     "vocabulary": (1, 3200), "length": (1, 3200), "list_length": (2, 8), "readout": (0.01, 2**31), "batch": (1, 100_000), "seeds": (2, 300)
 }  # fmt: skip
-page = begin(globals(), "ii4_decision_lists", PRESETS, BOUNDS, exact=STATEMENTS, check=checks)
+
+
+def check(tables):
+    """Check the statements from the runs, and from what this page computes of Figure 4.1 and of uniform attention."""
+    return check_table([*checks(tables), *figure_checks(tables.task), *uniform_checks(tables.task)])
+
+
+page = begin(globals(), "ii4_decision_lists", PRESETS, BOUNDS, exact=STATEMENTS, check=check)
 
 # %% mystnb={"code_prompt_show": "SGD on W alone"} tags=["experiment", "hide-input"]
 from sameloss.studies.decision_lists import experiment
@@ -87,7 +95,7 @@ def alone(column, rate, batch, looks):
     """SGD on W alone, for longer than the exact flow takes."""
     exact = flow(column, 1e6)
     rounded = float(f"{rate / column.curvature_bound:.3g}")
-    wanted = 1.7 * exact.natural(exact.perfect) / rounded
+    wanted = 1.7 * exact.perfect / column.time_scale / rounded
     steps = round(wanted) if wanted < MOST_STEPS else MOST_STEPS  # also where it is NaN
     return Steps(rounded, batch or 64, max(looks, steps), looks)
 
@@ -294,9 +302,38 @@ descents = descents.assign(
 )
 render(descents.rename(columns={"words": "L", "length": "n", "rules": "m", "readout": "read-out"}))
 
-# %%
-from sameloss.studies.decision_lists.statements import uniform_bound
+# %% mystnb={"code_prompt_show": "What uniform attention can do"} tags=["experiment", "hide-input"]
+import torch
 
+from sameloss.seeds import generator_for
+from sameloss.statistics.intervals import Estimate
+from sameloss.studies.decision_lists import theory
+from sameloss.studies.statement import at_most
+
+
+def most_right(labels):
+    """Largest accuracy on each sequence that uniform attention allows, whatever V is.
+
+    All queries then have the same output, so at most the tokens with the most common label are right.
+    """
+    return (labels[:, :, None] == labels[:, None, :]).sum(-1).amax(-1) / labels.shape[1]
+
+
+def uniform_bound(shape):
+    """Upper bound on the accuracy of uniform attention, over 20,000 drawn sequences."""
+    task, draws = shape.build(), generator_for("lists bound", 0)
+    sequences = theory.draw_sequences(task.words, shape.length, 20_000, draws)
+    return Estimate.of(torch.cat([most_right(task.labels(part)) for part in sequences.split(1000)]).double())
+
+
+def uniform_checks(shape):
+    """Check that uniform attention is not enough."""
+    bound = uniform_bound(shape)
+    text = f"largest accuracy of uniform attention, ± {bound.standard_error:.1g}"
+    yield at_most("crucial", text, bound.mean, 0.95)
+
+
+# %%
 bound = uniform_bound(shape)
 error = f" ± {100 * bound.standard_error:.1g}" if bound.standard_error > 1e-6 else ""
 say(
@@ -367,20 +404,82 @@ say(
 # $V_1[\pi(k), i] = \eta n^{-2} (E[1_i N_k] - (n/L)^2)$, with $N_k$ the number of tokens whose label $k$ determines; at $i = k$ that is $L/n - 1$ exactly. The
 # thesis does not say how many sequences it sampled.
 
+# %% mystnb={"code_prompt_show": "The closed form in code"} tags=["experiment", "hide-input"]
+from sameloss.studies.decision_lists.theory import Column
+
+
+def exact_step(task, length):
+    """V after the step from W = 0, V = 0 on the loss over all sets, V[π(k), i] = η n⁻² (E[1_i N_k] − (n/L)²)."""
+    words, chance = task.words, Column(task.words, length, 1, 1.0).chance
+    expected = torch.zeros(words, words, dtype=torch.float64)  # E[1_i N_k] at [k, i]
+    for token, listed in enumerate(task.lists):
+        for place, decider in enumerate(listed):
+            needed = len({token, decider})
+            row = torch.full((words,), chance(place, needed + 1), dtype=torch.float64)
+            row[[token, decider]] = chance(place, needed)
+            row[list(listed[:place])] = 0.0
+            expected[decider] += row
+    step = torch.empty_like(expected)
+    step[task.image] = words**2 / length**2 * (expected - (length / words) ** 2)
+    return step
+
+
+def recall(task, read_out):
+    """Fraction of tokens whose column of V is largest at their image under π."""
+    return float((read_out.argmax(0) == task.image).double().mean())
+
+
+# %% mystnb={"code_prompt_show": "The same on drawn sequences"} tags=["experiment", "hide-input"]
+from sameloss.studies.decision_lists.experiment import INITIAL_SCALE
+
+CHUNK = 2_500_000  # logits computed at once
+
+
+def sampled_step(shape, count):
+    """V after the step on a number of drawn sequences, from W = 0 and tiny random entries of V."""
+    task, draws = shape.build(), generator_for("lists shown step", count)
+    words, chunk = task.words, max(1, CHUNK // (shape.length * task.words))
+    read_out = INITIAL_SCALE * torch.randn(words, words, generator=draws)
+    scores, total = torch.zeros(words, words), torch.zeros(words, words)
+    for first in range(0, count, chunk):
+        sequences = theory.draw_sequences(words, shape.length, min(chunk, count - first), draws)
+        computed = theory.forward(scores, read_out, sequences, task.labels(sequences))
+        weights = torch.full((len(sequences),), 1 / count)
+        total += theory.gradients(computed, read_out, sequences, weights)[1]
+    return read_out - words**2 * total
+
+
+# %% mystnb={"code_prompt_show": "Checks of the figure"} tags=["experiment", "hide-input"]
+from sameloss.studies.statement import Check
+
+FIGURE_SEQUENCES = 1000  # from which P must be visible
+
+
+def figure_checks(shape):
+    """Check that the lists reach every label, and that P is visible in V."""
+    task, words, target = shape.build(), shape.words, shape.words / shape.length - 1
+    printed = 200 - len({label % 201 for label in range(21, 221)} - {0})
+    yield Check("lists", "L = 200, modulo L + 1: labels that no token has", float(printed), 0.0, 0.0)
+    missed = 200 - len(set(theory.cyclic_lists(200, 4).permutation))
+    yield Check("lists", "modulo L", float(missed), 0.0, 0.0, printed=False)
+    exact = exact_step(task, shape.length)
+    off = (exact[task.image, torch.arange(words)] - target).abs().max()
+    yield Check("figure-diagonal", "largest distance from L/n − 1 at (π(k), k), exact", float(off), 0.0, 1e-9)
+    yield Check("figure", "tokens whose column is largest at π, exact", recall(task, exact), 1.0, 0.0)
+    sampled = recall(task, sampled_step(shape, FIGURE_SEQUENCES))
+    yield Check("figure", f"the same on {FIGURE_SEQUENCES:,} sequences", sampled, 1.0, 0.01)
+
+
 # %% mystnb={"figure": {"caption": "Figure 4.1: V after one step, exactly and on sampled sequences, for the first 60 tokens and labels; each panel has its own scale of colours, in which entries below 0 are drawn as 0.", "name": "fig-lists-one-step"}, "image": {"alt": "Three images of V: a dark shifted diagonal on white where V is exact, in strong noise with 25 sequences, and in weak noise with 1,000."}}
 from matplotlib import colormaps
 
-from sameloss.studies.decision_lists.statements import sampled_step
-from sameloss.studies.decision_lists.theory import exact_step, recall
-
 task = shape.build()
-few, many = (sampled_step(shape, count) for count in (25, 1000))
+few, many = (sampled_step(shape, count) for count in (25, FIGURE_SEQUENCES))
 finding(
     f"After one step, V is largest at the right label for {100 * recall(task, few):.0f} % of tokens on 25 sequences, "
     f"and for {100 * recall(task, many):.0f} % on 1,000."
 )
-in_closed_form = exact_step(task, shape.length, float(task.words**2))
-steps_on_v = {"exactly": in_closed_form, "25 sequences": few, "1,000 sequences": many}
+steps_on_v = {"exactly": exact_step(task, shape.length), "25 sequences": few, "1,000 sequences": many}
 for (title, matrix), ax in zip(steps_on_v.items(), panels(3, width=2.65), strict=True):
     few_colours = colormaps["Blues"].resampled(6)  # so that an image of noise is a small file
     image = ax.imshow(matrix[:60, :60], cmap=few_colours, vmin=0, interpolation="nearest")

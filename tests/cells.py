@@ -16,7 +16,10 @@ CHAPTERS = Path(__file__).parents[1] / "chapters"
 
 
 def definitions(chapter: str) -> ModuleType:
-    """What the twin of a chapter imports and defines: functions, classes, constants in capitals."""
+    """What the twin of a chapter imports and defines: functions, classes, constants with names in capitals.
+
+    A single letter is a symbol of a formula.
+    """
     path = CHAPTERS / f"{chapter}.py"
     tree = ast.parse(path.read_text("utf-8"))
     tree.body = [node for node in tree.body if _defines(node)]
@@ -27,7 +30,8 @@ def definitions(chapter: str) -> ModuleType:
 
 def _defines(node: ast.stmt) -> bool:
     if isinstance(node, ast.Assign):
-        return all(isinstance(target, ast.Name) and target.id.isupper() for target in node.targets)
+        names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+        return len(names) == len(node.targets) and all(name.isupper() and len(name) > 1 for name in names)
     return isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef)
 
 

@@ -5,11 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from cells import definitions
 
 from sameloss.studies.decision_lists import statements
-from sameloss.studies.decision_lists.experiment import TaskShape
-from sameloss.studies.decision_lists.statements import STATEMENTS, checks
+from sameloss.studies.decision_lists.statements import STATEMENTS
 from sameloss.studies.statement import Judgement, judge_checks, statement_table
 
 CORRECTED = {"sketch", "thm43-rate", "lists"}
@@ -46,19 +44,19 @@ def test_every_statement_is_judged_and_these_are_corrected(page):
         ("both", "accuracy", 0.9, "convergence"),
     ],
 )
-def test_a_wrong_number_fails_its_statement(tables, frame, column, value, of):
+def test_a_wrong_number_fails_its_statement(page, tables, frame, column, value, of):
     broken = replace(tables, **{frame: getattr(tables, frame).assign(**{column: value})})
-    table = checks(broken)
+    table = page.check(broken)
     assert judge_checks(table[table.of == of]) is Judgement.FAILS
 
 
-def test_a_level_that_was_not_reached_refutes_nothing(tables):
+def test_a_level_that_was_not_reached_refutes_nothing(page, tables):
     nothing = tables.alone.assign(ordered=0.0)
-    verdicts = judged(checks(replace(tables, alone=nothing)))
+    verdicts = judged(page.check(replace(tables, alone=nothing)))
     assert verdicts["sgd"] == str(Judgement.UNTESTED)
 
 
-# The numbers behind them: times to perfection, interpolated times and sample sizes.
+# The numbers behind them: times to perfection and interpolated times.
 
 
 def test_perfection_is_the_first_event_that_is_right(tables):
@@ -77,18 +75,3 @@ def test_a_level_is_reached_between_two_points():
     assert statements.crossing(x, y, 0.75) == 40
     assert statements.crossing(x, y, 0.0) == 0
     assert np.isnan(statements.crossing(x, y, 0.8))
-
-
-def test_the_bound_of_uniform_attention(tables):
-    """Beside the mean over all sets, and the pilot's at the printed setting."""
-    small = statements.uniform_bound(tables.task)
-    assert small.mean == pytest.approx(0.60606, abs=4 * small.standard_error)
-    assert small.standard_error < 0.002
-    drawn = statements.uniform_bound(TaskShape(200, 25, 4))
-    assert drawn.mean == pytest.approx(0.08, abs=1e-3)
-
-
-def test_a_large_number_in_tex():
-    in_tex = definitions("ii4_decision_lists").in_tex
-    assert in_tex(1.389e12) == r"$1.4 \times 10^{12}$"
-    assert in_tex(9_591_403, 2) == r"$9.59 \times 10^{6}$"

@@ -19,7 +19,6 @@ from sameloss.studies.decision_lists.theory import (
     decides,
     descend,
     draw_sequences,
-    exact_step,
     fixed_gradient,
     flow,
     forward,
@@ -28,10 +27,7 @@ from sameloss.studies.decision_lists.theory import (
     population_loss,
     random_lists,
     readout_of_44,
-    recall,
-    sampled_step,
     triple_mass,
-    uniform_attention_bound,
     uniform_sets,
 )
 
@@ -316,64 +312,6 @@ def test_the_order_of_a_sequence_and_the_names_of_tokens_do_not_matter(task, set
     torch.testing.assert_close(forward(renamed, columns, moved[sets.sequences], labels).losses, losses)
 
 
-def test_uniform_attention_has_a_bound(task, sets):
-    labels = task.labels(sets.sequences).tolist()
-    bound = uniform_attention_bound(task, sets.sequences).tolist()
-    assert bound == [max(row.count(label) for label in row) / 4 for row in labels]
-
-
-def test_the_bound_is_met_by_no_read_out():
-    """Uniform attention at twenty random V never classifies more than the bound."""
-    task, sequences = cyclic_lists(12, 3), uniform_sets(12, 3).sequences
-    labels, rng = task.labels(sequences), torch.Generator().manual_seed(0)
-    bound = uniform_attention_bound(task, sequences)
-    assert float(bound.double().mean()) == pytest.approx(0.60606, abs=1e-5)
-    for _ in range(20):
-        read_out = torch.randn(12, 12, generator=rng)
-        logits = forward(torch.zeros(12, 12), read_out, sequences, labels).logits
-        assert (correct(logits, labels).float().mean(1) <= bound).all()
-
-
-# Figure 4.1's step: the closed form against all sets, its diagonal, and drawn ones around it.
-
-
-@pytest.mark.parametrize("seed", [None, 0, 1])
-def test_the_closed_form_is_the_step_on_all_sets(seed):
-    lists = cyclic_lists(10, 3) if seed is None else random_lists(10, 4, torch.Generator().manual_seed(seed))
-    sets, nothing = uniform_sets(10, 4), torch.zeros(10, 10, dtype=torch.float64)
-    computed = forward(nothing, nothing, sets.sequences, lists.labels(sets.sequences))
-    step = -100 * gradients(computed, nothing, *sets)[1]
-    torch.testing.assert_close(exact_step(lists, 4, 100.0), step, atol=1e-12, rtol=0)
-
-
-def test_the_diagonal_of_the_printed_figure():
-    lists = cyclic_lists(200, 4)
-    step = exact_step(lists, 25, 40_000.0)
-    diagonal = step[lists.image, torch.arange(200)]
-    torch.testing.assert_close(diagonal, torch.full((200,), 7.0, dtype=torch.float64))
-    rest = step - lists.read_out(7.0)
-    assert float(rest.abs().max()) == pytest.approx(0.7, abs=1e-4)
-    assert recall(lists, step) == 1
-
-
-def test_a_drawn_step_comes_close_with_more_sequences():
-    lists, rate = cyclic_lists(12, 3), 144.0
-    exact = exact_step(lists, 3, rate)
-    errors = []
-    for count in (100, 1600, 25_600):
-        drawn = sampled_step(lists, 3, rate, count, torch.Generator().manual_seed(count)).double()
-        errors.append(float((drawn - exact).square().mean().sqrt()))
-    assert errors[0] / errors[1] == pytest.approx(4, rel=0.3)
-    assert errors[1] / errors[2] == pytest.approx(4, rel=0.3)
-
-
-def test_recall_is_by_column():
-    lists = cyclic_lists(4, 2)
-    assert recall(lists, lists.read_out(1.0)) == 1
-    assert recall(lists, lists.read_out(1.0).T) == recall(lists, torch.linalg.inv(lists.read_out(1.0)))
-    assert recall(cyclic_lists(8, 2), cyclic_lists(8, 2).read_out(1.0).T) == 0
-
-
 # Flows: beside descent with tiny steps, events of a path with known crossings, known times.
 
 COLUMN = Column(12, 3, 3, 30.0)
@@ -417,7 +355,7 @@ def test_scaled_times_of_the_printed_setting(readout, perfect):
     assert path.perfect == pytest.approx(perfect, rel=1e-3)
     assert [event.order for event in path.events] == ["4123o", "1423o", "1243o", "1234o"]
     assert path.events[0].accuracy == pytest.approx(path.column.plateau)
-    assert path.natural(path.perfect) == pytest.approx(path.perfect * (25 / readout) ** 2)
+    assert path.perfect / path.column.time_scale == pytest.approx(path.perfect * (25 / readout) ** 2)
 
 
 def test_times_converge_as_the_read_out_grows():

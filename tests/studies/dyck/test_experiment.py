@@ -166,7 +166,7 @@ def test_another_number_in_a_table_would_be_seen(results, table, column, factor,
     wrong = tables | {table: tables[table].assign(**{column: factor * tables[table][column]})}
 
     def corrected(given):
-        found = checks(6, 4, *given.values(), torch.Generator().manual_seed(0))
+        found = checks(DyckSettings(length=6, width=4), *given.values())
         return found[(found.of == of) & ~found.printed].passed.all()
 
     assert corrected(tables)

@@ -29,12 +29,10 @@ from sameloss.studies.local_signal.statements import (
     TRAINING,
     accuracy_after,
     curve,
-    proof_checks,
     steps_to,
-    training_checks,
 )
 from sameloss.studies.local_signal.tangent import AT_SIGNAL, HELD_OUT, KINDS, PATCHES
-from sameloss.studies.local_signal.theory import Filter, Patches, best_threshold, dead_share, flow
+from sameloss.studies.local_signal.theory import Filter, Patches, best_threshold, flow
 from sameloss.studies.statement import Judgement, judge_checks, statement_table
 
 
@@ -205,18 +203,16 @@ def test_no_flow_finds_a_filter_better_than_the_best(found):
 PHASE = definitions("ii3_local_signal").FIGURE["phase"]
 
 
-ONCE = {
-    f"sameloss.studies.local_signal.{name}": cache(function)
-    for name, function in (("theory.dead_share", dead_share), ("proofs.least_rows", least_rows))
-}
+LEAST_ROWS = "sameloss.studies.local_signal.proofs.least_rows"
+ONCE = {"least_rows": cache(least_rows), "dead_share": cache(definitions("ii3_local_signal").dead_share)}
 """Half of the seconds of all checks, and the same whatever was found."""
 
 
 @pytest.fixture
-def ideal(found, monkeypatch):
+def ideal(page, found, monkeypatch):
     """Results at the settings of Figure 3.3 as the statements predict them."""
-    for name, function in ONCE.items():
-        monkeypatch.setattr(name, function)
+    monkeypatch.setattr(LEAST_ROWS, ONCE["least_rows"])
+    monkeypatch.setitem(page.check.__globals__, "dead_share", ONCE["dead_share"])
     step = np.append(0, np.geomspace(1, 1e7, 200))
     size = np.maximum(step, 1)
     accuracy = np.interp(np.log(size), np.log([1, 1e4, 2.5e6, 1e7]), [0.55, 0.7825, 0.99, 0.995])
@@ -227,12 +223,12 @@ def ideal(found, monkeypatch):
     return replace(found, patches=Patches(1000), numbers=PHASE, flow=flow, sgd=sgd)
 
 
-def verdicts(found):
-    return statement_table(TRAINING, training_checks(found)).set_index("id").verdict
+def verdicts(page, found):
+    return statement_table(TRAINING, page.check(found)).set_index("id").verdict
 
 
-def test_all_statements_hold_for_ideal_results(ideal):
-    verdict = verdicts(ideal)
+def test_all_statements_hold_for_ideal_results(page, ideal):
+    verdict = verdicts(page, ideal)
     assert verdict.pop("first-b") == verdict.pop("features") == "holds as corrected"
     assert set(verdict) == {"holds"}, verdict[verdict != "holds"]
 
@@ -248,19 +244,21 @@ def test_all_statements_hold_for_ideal_results(ideal):
         ("reached", "flow", "accuracy", lambda a: a + 0.02),
     ],
 )
-def test_each_statement_can_be_refuted(ideal, statement, part, column, change):
+def test_each_statement_can_be_refuted(page, ideal, statement, part, column, change):
     table = getattr(ideal, part)
     wrong = replace(ideal, **{part: table.assign(**{column: change(table[column])})})
-    assert verdicts(wrong)[statement] == "fails: counter-example"
+    assert verdicts(page, wrong)[statement] == "fails: counter-example"
 
 
-@pytest.mark.parametrize(
-    ("statement", "name"),
-    [("features", "theory.filter_each"), ("dead", "theory.dead_share"), ("smallest", "proofs.least_rows")],
-)
-def test_statements_on_best_filters_and_starts_can_be_refuted(ideal, monkeypatch, statement, name):
-    monkeypatch.setattr(f"sameloss.studies.local_signal.{name}", lambda *given: 0.9)
-    assert verdicts(ideal)[statement] == "fails: counter-example"
+@pytest.mark.parametrize(("statement", "name"), [("features", "filter_each"), ("dead", "dead_share")])
+def test_statements_on_features_and_starts_can_be_refuted(page, ideal, monkeypatch, statement, name):
+    monkeypatch.setitem(page.check.__globals__, name, lambda *given: 0.9)
+    assert verdicts(page, ideal)[statement] == "fails: counter-example"
+
+
+def test_the_statement_on_best_filters_can_be_refuted(page, ideal, monkeypatch):
+    monkeypatch.setattr(LEAST_ROWS, lambda: 0.9)
+    assert verdicts(page, ideal)["smallest"] == "fails: counter-example"
 
 
 def test_other_settings_say_nothing_of_the_figure(page):
@@ -301,24 +299,24 @@ def test_every_statement_is_judged_and_these_are_corrected(proofs_page):
         ("tangent", "error", 0.3, "kernel-linear"),
     ],
 )
-def test_a_wrong_number_fails_its_statement(proofs, frame, column, value, of):
+def test_a_wrong_number_fails_its_statement(proofs_page, proofs, frame, column, value, of):
     broken = replace(proofs, **{frame: getattr(proofs, frame).assign(**{column: value})})
-    checks = proof_checks(broken)
+    checks = proofs_page.check(broken)
     assert judge_checks(checks[checks.of == of]) is Judgement.FAILS
 
 
-def test_wrong_held_out_errors_fail(proofs):
+def test_wrong_held_out_errors_fail(proofs_page, proofs):
     tangent = proofs.tangent.copy()
     tangent.loc[tangent.kind == HELD_OUT, "error"] += 0.1
-    checks = proof_checks(replace(proofs, tangent=tangent))
+    checks = proofs_page.check(replace(proofs, tangent=tangent))
     assert judge_checks(checks[checks.of == "kernel-moments"]) is Judgement.FAILS
 
 
-def test_without_a_counter_example_the_printed_form_holds(proofs):
-    checks = proof_checks(replace(proofs, examples=proofs.examples.assign(by_b=0.1)))
+def test_without_a_counter_example_the_printed_form_holds(proofs_page, proofs):
+    checks = proofs_page.check(replace(proofs, examples=proofs.examples.assign(by_b=0.1)))
     assert judge_checks(checks[checks.of == "lem33"]) is Judgement.HOLDS
 
 
-def test_a_missing_number_leaves_its_lemma_open(proofs):
-    checks = proof_checks(replace(proofs, examples=proofs.examples.assign(by_b=np.nan)))
+def test_a_missing_number_leaves_its_lemma_open(proofs_page, proofs):
+    checks = proofs_page.check(replace(proofs, examples=proofs.examples.assign(by_b=np.nan)))
     assert judge_checks(checks[checks.of == "lem33"]) is Judgement.UNTESTED

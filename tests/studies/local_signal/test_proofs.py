@@ -1,8 +1,8 @@
 """Tangent kernels and lemmas: simulation, integration, closed forms, and recorded numbers."""
 
 from dataclasses import replace
-from itertools import pairwise, product
-from math import comb, exp, log, sqrt
+from itertools import pairwise
+from math import exp, log, sqrt
 
 import numpy as np
 import pytest
@@ -195,33 +195,6 @@ def test_the_noise_bound_is_below_its_maximum():
     assert (norm.sf(alphas) / 2 <= proofs.noise_bound(alphas)).all()
 
 
-# Small balls: enumeration, the counter-example to one reading, and slabs by simulation.
-
-
-def test_masses_are_counted_over_all_signs():
-    weights = np.array([1.0, 2.5, 1.2])
-    sums = np.array([np.dot(signs, weights) for signs in product((-1, 1), repeat=3)])
-    most = max(((sums >= low) & (sums <= low + 3.0)).mean() for low in sums)
-    assert proofs.largest_mass(weights, 1.5) == most
-
-
-def test_a_closed_interval_of_length_two_refutes_one_reading():
-    assert proofs.largest_mass(np.ones(3), 1.0) == 0.75
-    assert proofs.leading_bound(3, 1) == pytest.approx(0.4607, abs=1e-4)
-    assert proofs.leading_bound(3, 2) > 0.75
-
-
-@pytest.mark.parametrize("half", [0.0, 0.4, 1.0, 1.5, 2.0])
-def test_the_other_reading_holds_without_its_small_term(half):
-    """Erdős: with weights of at least one the s largest binomial coefficients are the most."""
-    random, s = np.random.default_rng(0), int(half) + 1
-    for n in range(1, 11):
-        most = sum(sorted((comb(n, j) for j in range(n + 1)), reverse=True)[:s]) / 2**n
-        assert proofs.largest_mass(np.ones(n), half) == pytest.approx(most)
-        assert proofs.largest_mass(1 + random.exponential(0.5, n), half) <= most + 1e-12
-        assert most <= proofs.leading_bound(n, s)
-
-
 # States and counter-examples.
 
 
@@ -286,7 +259,6 @@ def test_where_the_lemmas_begin():
     assert turns.decades[turns.step == "∇_b > 0 at c = 1/log⁴k"].item() == pytest.approx(17.515, abs=1e-3)
     assert proofs.least_rows() == 788
     assert exp(proofs.bias_turn(1.0)) == pytest.approx(6987, rel=1e-3)
-    assert proofs.error_where_bias_turns(1000) == pytest.approx(0.1468, abs=1e-4)
     assert threshold_error(PATCHES, proofs.error_ratio(PATCHES)) == pytest.approx(0.01)
 
 

@@ -13,15 +13,11 @@ from sameloss.studies.local_signal.theory import (
     RowSum,
     accuracy,
     best_threshold,
-    dead_share,
     descend,
-    dies,
-    filter_each,
     flow,
     gradient,
     in_population,
     noise_sums,
-    one_filter,
     population,
     row_sum,
     slopes,
@@ -126,43 +122,6 @@ def test_survival_probabilities():
     assert noise.surviving == pytest.approx(2 * norm.sf(2.0))
     assert noise.atom == pytest.approx((1 - 2 * norm.sf(2.0)) ** 3)
     assert (RowSum(3, 0.5, 0.0).surviving, RowSum(3, 0.5, 0.2).atom) == (1.0, 0.0)
-
-
-# One filter for several features, and one for each, against drawn images.
-
-FEATURES, IMAGES = 3, 4000
-
-
-@pytest.mark.parametrize("each", [False, True])
-def test_shares_are_those_of_drawn_images(each):
-    """The best threshold's accuracy on images of three features, of y times one of them in a row each."""
-    patches, random = Patches(300, 0.7), np.random.default_rng(0)
-    y = random.choice([-1, 1], IMAGES)
-    x = random.normal(0, patches.sigma, (IMAGES, 301, FEATURES))
-    x[:, 0] = y[:, None] * np.eye(FEATURES)[random.integers(FEATURES, size=IMAGES)]
-    if each:
-        rows = Patches(3 * 300)
-        ratio, expected = best_threshold(Patches(900, patches.sigma / rows.sigma))
-        output, ours = soft_threshold(x, -ratio).sum((1, 2)), filter_each(patches, FEATURES)
-    else:
-        ratio, expected = best_threshold(Patches(300, 0.7 * np.sqrt(FEATURES)))
-        w = np.ones(FEATURES) / np.sqrt(FEATURES)
-        output, ours = soft_threshold(x @ w, -ratio / np.sqrt(FEATURES)).sum(1), one_filter(patches, FEATURES)
-    right = (output * y > 0).mean()
-    assert abs(right - expected) < 4 * np.sqrt(right * (1 - right) / IMAGES)
-    assert ours == pytest.approx(expected) if each else ours >= expected - 1e-12
-
-
-def test_one_filter_may_leave_features_out():
-    """With so much noise that all are lost together, one feature and guesses are better."""
-    patches = Patches(1000)
-    assert one_filter(patches, 2) == pytest.approx(0.25 + best_threshold(patches)[1] / 2)
-    assert one_filter(Patches(10_000), 2) > 0.999
-
-
-def test_as_many_features_as_dimensions():
-    patches = Patches(10**6)
-    assert one_filter(patches, patches.dimension) < 0.52 < 0.99 < filter_each(patches, patches.dimension)
 
 
 # Loss, accuracy and gradients: against simulation, differences, closed forms and quadrature.
@@ -279,13 +238,6 @@ def test_the_best_filter(k, best):
     ]
     assert found >= max(around) - 1e-9
     assert 0 < ratio < 1
-
-
-def test_a_negative_start_dies_at_a_small_rate_and_not_at_a_large_one():
-    assert [dies(Patches(100), Filter(-0.5, 0.01, 0.0), lr) for lr in (0.005, 0.2)] == [True, False]
-    assert not dies(Patches(100), Filter(0.5, 0.01, 0.0), 0.005)
-    assert [dead_share(c, 2.0, 50, 3) for c in (-0.5, 0.5)] == [1, 0]
-    assert 0 < dead_share(-0.5, 8.0) < dead_share(-0.5, 3.0) == 1
 
 
 # Stochastic descent by survivors has the law of descent on whole images.

@@ -107,7 +107,7 @@ def list_flows(
     for family, column, horizon in _families(task, readouts, critical_words, unscaled):
         exact = flow(column, horizon)
         about = {"family": family, **asdict(column)}
-        rows += [{**about, **e._asdict(), "natural": exact.natural(e.time)} for e in exact.events]
+        rows += [{**about, **e._asdict(), "natural": e.time / column.time_scale} for e in exact.events]
     return pd.DataFrame(rows)
 
 
@@ -134,7 +134,7 @@ def list_curves(task: TaskShape, readouts: tuple[float, ...], horizon: float) ->
                 "name": name,
                 "readout": readout,
                 "time": time,
-                "natural": exact.natural(time),
+                "natural": time / column.time_scale,
                 "loss": column.words * column.loss(scores),
                 "accuracy": column.accuracy(scores),
                 "attention": column.weight_on_determining(scores),
@@ -155,7 +155,7 @@ def list_descents(tasks: tuple[TaskShape, ...]) -> pd.DataFrame:
     for task in tasks:
         column = task.theorem_column
         exact = flow(column, _horizon(column, 0.0))
-        steps = 2 * exact.natural(exact.perfect) * column.curvature_bound
+        steps = 2 * exact.perfect / column.time_scale * column.curvature_bound
         most = int(steps) + 10 if steps < 100_000 else 100_000
         rows.append(_descent("everywhere", column, column.curvature_bound, most))
     return pd.DataFrame(rows)
@@ -184,6 +184,8 @@ def _descent(curvature: str, column: Column, bound: float, steps: int) -> dict[s
 
 # SGD on drawn sequences.
 
+INITIAL_SCALE = 1e-4  # standard deviation of the entries of V at the start: 10⁻⁸ is their variance
+
 
 def generator(use: str, *path: int) -> Generator:
     """Random numbers for one use, on the best device."""
@@ -200,7 +202,7 @@ def sgd(
     device, words = draws.device, task.words
     scores = torch.zeros(words, words, device=device)
     if readout is None:
-        read_out = theory.INITIAL_SCALE * torch.randn(words, words, generator=draws, device=device)
+        read_out = INITIAL_SCALE * torch.randn(words, words, generator=draws, device=device)
     else:
         read_out = task.read_out(readout).float().to(device)
     weights = torch.full((how.batch,), 1 / how.batch, device=device)

@@ -415,58 +415,6 @@ def correct(logits: Float[Tensor, "batch query words"], labels: Sequences) -> Bo
     return of_label[..., 0] > others.amax(-1)
 
 
-def uniform_attention_bound(task: DecisionLists, sequences: Sequences) -> Float[Tensor, " batch"]:
-    """Largest accuracy on each sequence that uniform attention allows, whatever V is.
-
-    All queries then have the same output, so at most the tokens with the most common label are right.
-    """
-    labels = task.labels(sequences)
-    return (labels[:, :, None] == labels[:, None, :]).sum(-1).amax(-1) / sequences.shape[1]
-
-
-# One step of gradient descent on V from scratch (Figure 4.1): exactly, and on drawn sequences.
-
-INITIAL_SCALE = 1e-4  # standard deviation of the entries of V before the step: 10⁻⁸ is their variance
-CHUNK = 2_500_000  # logits computed at once
-
-
-def exact_step(task: DecisionLists, length: int, rate: float) -> Matrix:
-    """V after a step from W = 0, V = 0 on the population loss of uniform sets.
-
-    V[π(k), i] = η n⁻² (E[1_i N_k] − (n/L)²), N_k the number of tokens in a sequence whose label k determines.
-    """
-    words, chance = task.words, Column(task.words, length, 1, 1.0).chance
-    expected = torch.zeros(words, words, dtype=torch.float64)  # E[1_i N_k] at [k, i]
-    for token, listed in enumerate(task.lists):
-        for place, decider in enumerate(listed):
-            needed = len({token, decider})
-            row = torch.full((words,), chance(place, needed + 1), dtype=torch.float64)
-            row[[token, decider]] = chance(place, needed)
-            row[list(listed[:place])] = 0.0
-            expected[decider] += row
-    step = torch.empty_like(expected)
-    step[task.image] = rate / length**2 * (expected - (length / words) ** 2)
-    return step
-
-
-def sampled_step(task: DecisionLists, length: int, rate: float, count: int, generator: Generator) -> Matrix:
-    """V after a step on `count` drawn sequences, from W = 0 and tiny random entries of V."""
-    words = task.words
-    read_out = INITIAL_SCALE * torch.randn(words, words, generator=generator)
-    scores, total = torch.zeros(words, words), torch.zeros(words, words)
-    chunk = max(1, CHUNK // (length * words))
-    for first in range(0, count, chunk):
-        sequences = draw_sequences(words, length, min(chunk, count - first), generator)
-        computed = forward(scores, read_out, sequences, task.labels(sequences))
-        total += gradients(computed, read_out, sequences, torch.full((len(sequences),), 1 / count))[1]
-    return read_out - rate * total
-
-
-def recall(task: DecisionLists, read_out: Matrix) -> float:
-    """Fraction of tokens whose column of V is largest at their image under π."""
-    return float((read_out.argmax(0).cpu() == task.image).double().mean())
-
-
 # Gradient flow and gradient descent on a column's exact loss, and the times at which its order changes.
 #
 # Time is scaled, s = (c/n)² t, and so are scores, u = c w / n: flows at all c are then alike, with a limit.
@@ -520,10 +468,6 @@ class Flow:
     def perfect(self) -> float:
         """Scaled time from which every sequence is classified; NaN: not within the horizon."""
         return next((event.time for event in self.events if event.accuracy == 1), np.nan)
-
-    def natural(self, time: float) -> float:
-        """Unscaled time t of a scaled time."""
-        return time * (self.column.length / self.column.readout) ** 2
 
 
 def order_of(scores: Entries) -> str:

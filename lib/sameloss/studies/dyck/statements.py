@@ -9,6 +9,7 @@ import torch
 from scipy.linalg import circulant
 
 from sameloss.studies.dyck import theory
+from sameloss.studies.dyck.experiment import DyckSettings
 from sameloss.studies.dyck.theory import ZERO_LOSS, Inputs, Transformer, lower_bound, run
 from sameloss.studies.statement import Check, check_table, statements_of
 
@@ -22,24 +23,18 @@ DRAWS = 20_000  # Gaussian vectors in the check of Lemma F.7
 
 
 def checks(
-    length: int,
-    width: int,
-    searches: pd.DataFrame,
-    transfer: pd.DataFrame,
-    features: pd.DataFrame,
-    generator: torch.Generator,
+    settings: DyckSettings, searches: pd.DataFrame, transfer: pd.DataFrame, features: pd.DataFrame
 ) -> pd.DataFrame:
     """All checks of the statements.
 
     Args:
-        length: T.
-        width: m.
+        settings: with T and m, and the seed of the few random models drawn here.
         searches: of all widths, from `dyck_minimisation`.
         transfer: from `dyck_transfer`.
         features: from `dyck_features`.
-        generator: of the few random models drawn here.
 
     """
+    length, width, generator = settings.length, settings.width, settings.generator("checks")
     inputs, flattest = theory.pretraining_inputs(length), theory.transferable_solution(length, width)
     solved, fitting = searches[searches.loss <= ZERO_LOSS], features[features.loss <= ZERO_LOSS]
     # Solution (1) with Q = 0 and a random K, which still averages

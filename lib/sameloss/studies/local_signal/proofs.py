@@ -73,29 +73,6 @@ def noise_bound(alpha: Numbers) -> Numbers:
     return norm.sf(alpha) + 1.5 * alpha * norm.pdf(alpha)
 
 
-# Small-ball probabilities of random sums (Lemma B.10), and the proof of Theorem B.1 that uses them.
-
-
-def largest_mass(weights: Float[np.ndarray, " n"], half_length: float) -> float:
-    """Largest probability, over closed intervals of length 2Δ, that Σ ε_i a_i lies inside, from all 2ⁿ signs.
-
-    >>> largest_mass(np.ones(3), 1.0), largest_mass(np.ones(3), 0.99)
-    (0.75, 0.375)
-    """
-    sums = np.zeros(1)
-    for weight in weights:
-        sums = np.concatenate([sums - weight, sums + weight])
-    sums.sort()
-    slack = 1e-12 * abs(weights).sum()  # for sums that differ by rounding only
-    ends = np.searchsorted(sums, sums + 2 * half_length + slack, side="right")
-    return float((ends - np.arange(len(sums))).max() / len(sums))
-
-
-def leading_bound(n: int, s: int) -> float:
-    """s√(2/π)/√n, the bound of Lemma B.10 without its o(1)."""
-    return s * sqrt(2 / (pi * n))
-
-
 def proof_log_k() -> float:
     """Smallest log k for which the proof of Theorem B.1 yields an error of 0.1, with the best C.
 
@@ -244,11 +221,6 @@ def bias_turn(c: float) -> float:
         return bias_gradient(patches, c, error_ratio(patches))
 
     return float(brentq(gradient, log(1000), log(2e6), xtol=1e-3))
-
-
-def error_where_bias_turns(k: int) -> float:
-    """Error at which ∇_b changes sign as the threshold grows, for c = 1; at smaller errors b rises again."""
-    return threshold_error(Patches(k), brentq(lambda ratio: bias_gradient(Patches(k), 1.0, ratio), 0.0, 0.99))
 
 
 def loss_bound_on_c(k: int) -> float:

@@ -278,7 +278,7 @@ def flow(patches: Patches, start: Filter, lr: float, steps: Float[np.ndarray, " 
     """
 
     def velocity(_: float, state: State) -> State:
-        return _update(patches, lr, state)
+        return update(patches, lr, state)
 
     solution = solve_ivp(velocity, (0, steps[-1]), start, "LSODA", steps, rtol=1e-7, atol=1e-10)
     if not solution.success:
@@ -290,11 +290,11 @@ def descend(patches: Patches, start: Filter, lr: float, steps: int) -> pd.DataFr
     """Run gradient descent; the table is that of `flow`, with one row per step."""
     states = [np.array(start)]
     for _ in range(steps):
-        states.append(states[-1] + _update(patches, lr, states[-1]))
+        states.append(states[-1] + update(patches, lr, states[-1]))
     return evaluated(patches, enumerate(states))
 
 
-def _update(patches: Patches, lr: float, state: State) -> State:
+def update(patches: Patches, lr: float, state: State) -> State:
     """The change of (c, v, b) by a step of gradient descent."""
     gradient = population(patches, Filter(*state))
     return -lr * np.array([gradient.by_c, gradient.by_v, gradient.by_b / patches.noise])
@@ -307,24 +307,6 @@ def evaluated(patches: Patches, states: Iterable[tuple[float, Iterable[float]]])
     return pd.DataFrame(rows, columns=["step", "c", "v", "b", "loss", "accuracy"])
 
 
-def dies(patches: Patches, start: Filter, lr: float) -> bool:
-    """Run gradient descent until the signal is below the threshold (True) or passes it with c > 0 (False).
-
-    Below the threshold the signal has no gradient, and noise shrinks the filter.
-    """
-    state = np.array(start)
-    while state[0] <= abs(state[2]) and abs(state[0]) > -state[2]:
-        state = state + _update(patches, lr, state)
-    return bool(abs(state[0]) <= -state[2])
-
-
-def dead_share(c: float, multiple: float, noise: int = 100, count: int = 20) -> float:
-    """Fraction of starts within 10 % of c⁰ from which descent with η_w = multiple · |c⁰|/k dies."""
-    starts = c * np.linspace(0.9, 1.1, count)
-    dead = [dies(Patches(noise), Filter(at, 0.01, 0.0), multiple * abs(at) / noise) for at in starts]
-    return float(np.mean(dead))
-
-
 def best_threshold(patches: Patches) -> tuple[float, float]:
     """The threshold |b|/c with the highest accuracy, and that accuracy, over all filters.
 
@@ -335,32 +317,6 @@ def best_threshold(patches: Patches) -> tuple[float, float]:
     bounds = (max(best - 1 / COARSE, 0.0), min(best + 1 / COARSE, 1.0))
     optimum = minimize_scalar(error, bounds=bounds, method="bounded", options={"xatol": 1e-6})
     return float(optimum.x), 1 - float(optimum.fun)
-
-
-# Several orthogonal features (remark in Section 3.3): each image has one of r, uniformly at random.
-
-
-def one_filter(patches: Patches, features: int) -> float:
-    """Accuracy that one filter with equal weights on r' of the r features can reach, for the best r'.
-
-    It has 1/√r' of its norm along each, as if the noise were √r' times as strong; on the others it guesses.
-    """
-    used = np.unique(np.geomspace(1, features, 2 + round(log(features, 4))).round())  # r is among them
-    right = [best_threshold(Patches(patches.noise, patches.multiplier * sqrt(r)))[1] for r in used]
-    return float(max(used / features * right + (1 - used / features) / 2))
-
-
-def filter_each(patches: Patches, features: int) -> float:
-    """Accuracy of r filters, one along each feature, with the best common threshold.
-
-    Their noise is independent, as if there were r times as many noise rows, and the signal passes
-    only its own filter.
-
-    >>> filter_each(Patches(1000), 1) == best_threshold(Patches(1000))[1]
-    True
-    """
-    rows = patches.noise * features
-    return best_threshold(Patches(rows, patches.sigma / Patches(rows).sigma))[1]
 
 
 # Stochastic gradient descent (Algorithm 3.1), simulated exactly in law from the rows that survive.
