@@ -153,7 +153,7 @@ REGRET = {
 def apart(id, effect, unit, than, words=("higher", "lower")):
     """By how much something is higher or lower than something else, and whether that is open."""
     value, low, high = effect if effect.value >= 0 else (-effect.value, -effect.high, -effect.low)
-    word = words[effect.value < 0]
+    word = words[int(effect.value < 0)]
     doubt = "; which is lower is open" if judged.direction[id] == Direction.OPEN else ""
     return f"{value:.2g} {unit} {word} ({low:.2g} to {high:.2g}) than {than}{doubt}"
 
