@@ -106,11 +106,11 @@ WITHIN = {
 }
 
 
-def apart(id, more="more", less="less"):
-    """By how many points something is more, or less, with the interval, and what the verdict adds."""
+def apart(id, rest="", more="more", less="less"):
+    """By how many points something is more or less, with the interval, and what the verdict adds."""
     value, low, high = effects[id] if effects[id].value >= 0 else [-effects[id][at] for at in (0, 2, 1)]
     word = more if effects[id].value >= 0 else less
-    return f"{value:.2g} points {word} ({low:.2g} to {high:.2g}){DOUBT[judged.direction[id]]}"
+    return f"{value:.2g} points {word} ({low:.2g} to {high:.2g}){rest}{DOUBT[judged.direction[id]]}"
 
 
 # %% mystnb={"figure": {"caption": "Recorded, means over seeds with 95 % intervals. Left: accuracy on the test set against the noise of the background, digits of 8 by 8 pixels at a random place of 16 by 16; dotted: always the more frequent class. Right: accuracy above chance at the highest noise relative to that without noise, by placement and size (image on background).", "name": "fig-images-kept"}, "image": {"alt": "Left, accuracy against noise for the network, its kernel, and the kernel at the trained parameters. Right, intervals of what network and kernel keep, in four settings."}}
@@ -129,10 +129,10 @@ drawing.legend(left)
 about_kept = judged[judged.unit == "points kept"].drop("img-after")
 right_in = (about_kept.direction == Direction.SUPPORTED).sum()
 say(f"""
-**What we find.** *Kept.* At a random place the network keeps {apart("img-kept")} of its accuracy than its kernel, and of that above chance {apart("img-kept-chance")}. Of {len(about_kept)} predictions about what it keeps,
-{right_in} are supported. *Learnt.* The kernel at the trained parameters keeps {apart("img-after")} than the initial one. *Active neurons.* After the first layer training makes their share {apart("img-active", "smaller", "larger")} at
-σ = {loud:g}, in the layer where it falls least {apart("img-active-every", "smaller", "larger")}; without noise it becomes {apart("img-active-clean", "smaller", "larger")}. *Lazy training.* As its output is scaled up, the network comes {apart("img-lazy", "closer", "less close")} to
-its linearisation, {WITHIN[judged.direction["img-lazy-near"]]}.
+**What we find.** *Kept.* At a random place the network keeps {apart("img-kept", " of its accuracy than its kernel")}, and above chance it keeps {apart("img-kept-chance")}. Of {len(about_kept)} predictions about what it keeps,
+{right_in} are supported. *Learnt.* The kernel at the trained parameters keeps {apart("img-after", " than the initial one")}. *Active neurons.* After the first layer, training makes their share {apart("img-active", f" at σ = {loud:g}", "smaller", "larger")}; in the
+layer where it falls least, {apart("img-active-every", "", "smaller", "larger")}; without noise, {apart("img-active-clean", "", "smaller", "larger")}. *Lazy training.* As its output is scaled up, the network comes {apart("img-lazy", " to its linearisation", "closer", "less close")},
+{WITHIN[judged.direction["img-lazy-near"]]}.
 """)
 
 # %% [markdown]

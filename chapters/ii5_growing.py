@@ -359,7 +359,7 @@ say(
     "Which operator would one choose at another step?"
 )
 
-# %%
+# %% mystnb={"code_prompt_show": "Code of the movable figure"} tags=["hide-input"]
 from sameloss.book.movable import movable_growth
 
 movable_growth({"recorded": recorded})
@@ -618,7 +618,7 @@ say(
     f"{grown.steps[grown.early]} steps. The halves of the held-out sentences agree at {grown.ceiling():.2f}. Choices:"
 )
 
-# %%
+# %% tags=["hide-input"]
 choices_table(grown)
 
 # %% [markdown]

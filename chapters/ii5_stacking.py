@@ -157,7 +157,7 @@ deep = recorded.stages.layers.max()
 say(
     f"In the record {recorded.stages.seed.nunique()} first stages of one layer grow to {deep} layers in {deep} stages of {record.stage_steps} steps, the last of {record.last_steps}; a stage's layers are chosen after {record.stage_lag} steps. "
     f"{record.record_in_words('laptop-long')} The rules by which it is judged stand in the [protocol](protocol_second.md): among them that a difference whose 90 % interval lies within {NEARLY} nats, "
-    f"5 % of the final KL, is *negligible*. The end of every way (*above last*: within each first stage, with 95 % intervals over these):"
+    f"about 5 % of the final KL, is *negligible*. The end of every way (*above last*: within each first stage, with 95 % intervals over these):"
 )
 
 
