@@ -102,7 +102,7 @@ DOUBT = {
 WITHIN = {
     Direction.SUPPORTED: "to within 3 points of it",
     Direction.OPEN: "and whether to within 3 points is open",
-    Direction.AGAINST: "but not to within 3 points",
+    Direction.AGAINST: "and not to within 3 points",
 }
 
 
