@@ -11,16 +11,16 @@
 # %% [markdown]
 # # II.5b Growing in stages
 #
-# **The claim** (Chapter 5 and Appendix C of [Karp, 2024](bibliography.md)): a deep model can be trained in stages, each of which adds layers to the
-# previous one. The usual method repeats the last layers on top (*gradual stacking*, [Reddi et al., 2023](bibliography.md)); choosing at every stage by
-# landscape-aware growing, *adaptive stacking*, ends better: 1.5301 against 1.5432 nats, 24 layers in six stages (Table C.2, one trial each).
+# **Question.** A deep model can be trained in stages, each of which adds layers to the model before. Does this pay, compared with training the deep model from scratch? And does it pay to choose at every
+# stage which layers to repeat? The second question is that of [Karp, 2024](bibliography.md) (Chapter 5, Appendix C).
 #
-# **The questions**: does adaptive stacking end better, and what do its trials cost? Is stacking worthwhile compared with training the deep
-# model from scratch with the same compute?
+# **Idea.** Early stages take little compute, because their models are shallow. Usually the last layers are repeated on top (*gradual stacking*, [Reddi et al., 2023](bibliography.md)). *Adaptive
+# stacking* tries all layers: at every stage it trains one candidate for each of them for a few steps, and continues with the best ([landscape-aware growing](ii5_growing.ipynb)).
 #
-# **What you will see**: models of one layer that grow by one per stage, on a language with known entropy, in four ways on the same batches.
+# **By hand.** Stages of one, two and three layers with 160, 160 and 320 steps take 160·1 + 160·2 + 320·3 = 1,440 layer-steps, as many as 480 steps with three layers from the beginning. In the last
+# stage either of two layers can be repeated. To try both for 16 steps takes 16·3 = 48 layer-steps more, which is 3 %.
 #
-# By default three stacks of three layers are trained briefly; the recorded run, `-p preset laptop-long`, has six layers and longer stages.
+# **Prediction.** Adaptive stacking ends lower than stacking the last layers. The thesis has 1.5301 against 1.5432 nats, for 24 layers in six stages, one trial each.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
@@ -38,23 +38,150 @@ workers: int = None  # runs at once; None: one per core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
+# %% mystnb={"code_prompt_show": "Imports and the record"} tags=["hide-input"]
+import pandas as pd
+
+from sameloss.book.chapter import finding, render, say
+from sameloss.book.pages import open_page
+from sameloss.statistics.intervals import Interval, seed_interval
+from sameloss.studies import drawing
+from sameloss.studies.growing.claims import FROM_SCRATCH, NEARLY, STACKING_TOPICS, gain
+from sameloss.studies.growing.experiment import NOT_GROWN
+from sameloss.studies.verdict import NARROW, Direction, Size, verdict_table
+
+drawing.use_style()
+record = open_page("ii5_stacking").of_record("laptop-long")
+recorded = record.results
+STACKED = {
+    "adaptive": "adaptive (LAG at every stage)",
+    "last": "last layers on top",
+    "middle": "middle layers repeated",
+    "random": "random layers on top",
+    NOT_GROWN: "not grown in the last stage",
+    FROM_SCRATCH: "from scratch, equal FLOPs",
+}
+MODELS = 5  # the fewest first stages whose interval is drawn
+
+
+# %% mystnb={"code_prompt_show": "How the first figure is drawn"} tags=["hide-input"]
+def draw_last_stage(ax, run):
+    """KL in the last stage against the FLOPs since initialisation, mean over first stages."""
+    deepest = run.stages[run.stages.layers == run.stages.groupby("way").layers.transform("max")]
+    mean = deepest.groupby(["way", "step"])[["flops", "kl"]].mean()
+    for (way, label), marker in zip(STACKED.items(), drawing.MARKERS, strict=False):
+        look = {"color": "0.35", "ls": "--"} if way in (NOT_GROWN, FROM_SCRATCH) else {}
+        ax.plot(mean.flops[way], mean.kl[way], marker=marker, ms=5, label=label.partition(" (")[0], **look)
+    ax.set(yscale="log", xlabel="FLOPs since initialisation", ylabel="KL (nats per masked token)")
+    drawing.plain_log_axis(ax.yaxis, mean.kl)
+    drawing.label_ends(ax)
+
+
+def draw_differences(ax, run):
+    """What each stack ends above that which repeats the last layers; mean, and interval if there are enough."""
+    for at, way in enumerate(("adaptive", "middle", "random")):
+        above = run.final(way) - run.final("last")
+        ax.plot(above, [-at] * len(above), "o", color="0.7", ms=4)
+        mean, low, high = seed_interval(above)
+        if len(above) >= MODELS:
+            ax.hlines(-at, low, high, color="black", lw=1.5)
+        ax.plot(mean, -at, "|", color="black", ms=14, mew=2)
+    ax.axvspan(-NEARLY, NEARLY, color="C2", alpha=0.2, lw=0)
+    ax.axvline(0, color="0.5", lw=1)
+    ax.set_yticks([0, -1, -2], ["adaptive", "middle", "random"])
+    ax.set(ylim=(-2.5, 0.5), xlabel="final KL minus that of\nthe last layers on top (nats)")
+
+
+# %% mystnb={"code_prompt_show": "What the verdicts say"} tags=["hide-input"]
+judged = verdict_table(STACKING_TOPICS, recorded).set_index("id")
+effects = {row.Index: Interval(row.ours, row.low, row.high) for row in judged.itertuples()}
+narrow = recorded.below("adaptive", "last", NARROW)
+OPEN = "; which is lower is open"
+CHOOSING = {
+    Direction.SUPPORTED: ", as the thesis says",
+    Direction.OPEN: OPEN,
+    Direction.AGAINST: ", against the thesis",
+}
+choosing = CHOOSING[judged.direction["stack-adaptive"]]
+if judged["size"]["stack-adaptive"] == Size.NEGLIGIBLE:
+    choosing = ": the difference is negligible"
+scratch, headroom = (
+    OPEN if judged.direction[f"stack-{id}"] == Direction.OPEN else "" for id in ("scratch", "headroom")
+)
+
+
+def lower(effect, unit="nats"):
+    """By how much something is lower, or higher, with the interval."""
+    value, low, high = effect if effect.value >= 0 else (-effect.value, -effect.high, -effect.low)
+    word = "lower" if effect.value >= 0 else "higher"
+    return f"{value:.2g} {unit} {word} ({low:.2g} to {high:.2g})"
+
+
+# %% mystnb={"figure": {"caption": "Recorded runs. Left: KL in the last stage against the FLOPs of all stages so far, mean over first stages; dashed: the two controls. Right: final KL of each stack minus that of the stack on the same first stage that repeats the last layers; bars: mean, with its 95 % interval where there are five first stages or more; green: negligible.", "name": "fig-stacks"}, "image": {"alt": "Left, KL on a logarithmic axis against FLOPs, one line per way to stack, dashed for the controls. Right, one dot per stack for adaptive stacking, middle layers and random layers, with their means and a band around zero."}}
+finding(
+    f"Adaptive stacking ends {lower(effects['stack-adaptive'])} than stacking the last layers, which ends "
+    f"{lower(effects['stack-scratch'])} than a model trained from scratch with equal FLOPs."
+)
+left, right = drawing.panels(2, width=4.4)
+draw_last_stage(left, recorded)
+draw_differences(right, recorded)
+
+# %%
+trials = 100 * (recorded.ends("adaptive").flops / recorded.ends("last").flops).mean() - 100
+say(f"""
+**What we find.** *Choosing.* Adaptive stacking ends {lower(effects["stack-adaptive"])} than stacking the last layers{choosing}. The 90 % interval of this is {narrow.low:.2g} to {narrow.high:.2g} nats, positive
+where adaptive stacking is lower, and the trials take {trials:.0f} % more FLOPs. *Stacking.* At equal FLOPs, stacking the last layers ends {lower(effects["stack-scratch"])} than training from scratch{scratch}. *Depth.* A model that grows in
+the last stage ends {lower(gain(effects["stack-headroom"]), "%")} than one that does not{headroom}.
+""")
+
 # %% [markdown]
+# **What limits this.** One language, one width, and models of a few layers; the thesis stacks 24. The learning rate does not decay before the last stage, so that all ways share the same steps and rates, and a model
+# from scratch has as many FLOPs but fewer steps.
+#
 # ## Ways to stack
 #
-# - *adaptive*: LAG chooses which layers to repeat, at every stage;
-# - *last*: the last layers are repeated on top;
-# - *middle*: the middle layers are repeated, as in [Saunshi et al., 2024](bibliography.md), who found that such models reason better at equal loss;
-# - *random*: random layers on top.
-#
-# The thesis' stages add four layers each, and try 3, 15, 27, 21 and 27 operators.
-#
-# All methods share the first stage, the batches and the learning rates; the rate is constant until the last stage, where it decays to zero. The
-# adaptive method trains all candidates of a stage for a few steps and continues with the one with the smallest KL. There are
-# two controls: a model that does not grow in the last stage, and one of full depth trained from scratch with the same compute.
-#
-# ## The experiment
+# Beside *adaptive* and *last* there are two more: the *middle* layers are repeated, as in [Saunshi et al., 2024](bibliography.md), who found that such models reason better at equal loss, or *random* layers are added on top.
+# Two controls do not grow in the last stage, or train the full depth from scratch for the FLOPs of stacking without trials. When three layers become four, adaptive stacking tries (new layers in brackets):
 
-# %% tags=["experiment"]
+# %%
+from sameloss.models.enlarge import grid, repeated
+
+for index, block in grid(3, 1, 1):
+    print(repeated(3, 1, index, block))
+
+# %% [markdown]
+# All ways share the first stage, the batches and the learning rates. The rate is constant until the last stage, where it decays to zero. The adaptive way continues with the candidate that has the smallest KL
+# on one half of the held-out sentences; all KLs shown are those on the other half.
+
+# %%
+deep = recorded.stages.layers.max()
+say(
+    f"In the record {recorded.stages.seed.nunique()} first stages of one layer grow to {deep} layers in {deep} stages of {record.stage_steps} steps, the last of {record.last_steps}; a stage's layers are chosen after {record.stage_lag} steps. "
+    f"{record.record_in_words('laptop-long')} The rules by which it is judged stand in the [protocol](protocol_second.md): among them that a difference whose 90 % interval lies within {NEARLY} nats, "
+    f"about 5 % of the final KL, is *negligible*. The end of every way (*above last*: within each first stage, with 95 % intervals over these):"
+)
+
+
+# %%
+def ends_of(run):
+    """By way: final KL, how much it is above that of the last layers on top, and FLOPs relative to it."""
+    rows = []
+    for way, label in STACKED.items():
+        end, last = run.ends(way), run.ends("last")
+        above = "" if way == "last" else f"{run.below('last', way):+.4f}"
+        flops = f"{100 * (end.flops / last.flops).mean():.0f}"
+        rows.append({"way": label, "KL": end.kl.mean(), "above last": above, "FLOPs (%)": flops})
+    return rows
+
+
+render(pd.DataFrame(ends_of(recorded)).sort_values("KL"), decimals=4)
+
+# %% [markdown]
+# ## In small, on this machine
+#
+# By default the following cells open three stacks of three layers that are trained briefly, which are recorded; with other parameters they compute. `laptop-long` is the record above, `paper` has the six stages of the
+# thesis' BERT-LARGE, and `gpu` takes less than an hour of an H200 by estimate; these two were not run.
+
+# %% mystnb={"code_prompt_show": "Presets"} tags=["experiment", "hide-input"]
 from sameloss.languages import HierarchySpec
 from sameloss.languages.paper import PAPER_LANGUAGE
 from sameloss.models.encoder import EncoderShape
@@ -83,7 +210,7 @@ GPU = PAPER | {  # less than an hour of an H200 by estimate
     "shape": EncoderShape(128, 4, 4, 512), "stage_steps": 1000, "last_steps": 1500, "stage_lag": 100, "batch": 256, "lr": 5e-4, "warmup": 300
 }  # fmt: skip
 
-# %% tags=["experiment"]
+# %% mystnb={"code_prompt_show": "Parameters and preset of this page"} tags=["experiment", "hide-input"]
 from typing import get_args
 
 from sameloss.book.cells import begin
@@ -105,10 +232,7 @@ WAYS = {
 }
 CONTROLS = {NOT_GROWN: "not grown in the last stage", FROM_SCRATCH: "from scratch, equal FLOPs"}
 
-# %% [markdown]
-# The operators that a way tries in one stage:
-
-# %% tags=["experiment"]
+# %% mystnb={"code_prompt_show": "Operators that a way tries"} tags=["experiment", "hide-input"]
 from sameloss.models.enlarge import grid
 from sameloss.studies.growing.experiment import Operator
 
@@ -127,7 +251,7 @@ def evaluated(steps, count):
     return tuple(sorted({max(1, round(steps * number / count)) for number in range(1, count + 1)}))
 
 
-# %% tags=["experiment"]
+# %% mystnb={"code_prompt_show": "Stages"} tags=["experiment", "hide-input"]
 from sameloss.runs.sampling import HeldOutConditionals
 from sameloss.studies.growing.experiment import Stage, base_training
 from sameloss.training.loop import Optimisation
@@ -154,10 +278,7 @@ def stages(seed, way):
     return made
 
 
-# %% [markdown]
-# Training from scratch takes at most the FLOPs of stacking without trials.
-
-# %% tags=["experiment"]
+# %% mystnb={"code_prompt_show": "Controls, and all stacks"} tags=["experiment", "hide-cell"]
 from dataclasses import replace
 
 
@@ -177,7 +298,7 @@ stacked = {
 }
 _ = page.compute(*(own[-1] for own in stacked.values()))
 
-# %% tags=["comparison"]
+# %% mystnb={"code_prompt_show": "Comparison"} tags=["comparison", "hide-input"]
 import pandas as pd
 
 from sameloss.studies.growing.claims import Stacks
@@ -193,71 +314,16 @@ if not tables:
     found = [evaluations(*of, stage) for of, own in stacked.items() for stage in own]
     tables = {"stages": pd.concat(found, ignore_index=True)}
 stacks_ = page.results = Stacks(tables["stages"])
-stacks_.stages.tail(3)
-
-# %% [markdown]
-# ## How each method ends (Table C.2)
-
-# %% mystnb={"figure": {"caption": "KL in the last stage against the FLOPs of all stages so far, mean over first stages. Dashed: the two controls.", "name": "fig-stacks"}, "image": {"alt": "KL on a logarithmic axis against FLOPs, one line per method, dashed for the controls."}}
-from sameloss.book.chapter import finding, render, say
-from sameloss.studies import drawing
-
-adaptive, scratch = (stacks_.below("last", way) for way in ("adaptive", FROM_SCRATCH))
-finding(
-    f"Relative to stacking the last layers, adaptive stacking ends at {adaptive:+.4f} nats, training from scratch with "
-    f"equal FLOPs at {scratch:+.4f}."
-)
-deepest = stacks_.stages[stacks_.stages.layers == stacks_.stages.groupby("way").layers.transform("max")]
-mean = deepest.groupby(["way", "step"])[["flops", "kl"]].mean()
-(ax,) = drawing.panels(1, width=6.5)
-for (way, label), marker in zip(names.items(), drawing.MARKERS, strict=False):
-    style = {"color": "0.35", "ls": "--"} if way in CONTROLS else {}
-    ax.plot(mean.flops[way], mean.kl[way], marker=marker, ms=5, label=label, **style)
-ax.set(yscale="log", xlabel="FLOPs since initialisation", ylabel="KL (nats per masked token)")
-drawing.plain_log_axis(ax.yaxis, mean.kl)
-drawing.label_ends(ax)
 
 # %%
-from sameloss.studies.growing.claims import gain
-
-deeper = page.recorded("laptop-long")
-say(
-    f"The headroom, by how much growing in the last stage reduces the final KL, is {gain(stacks_.headroom()):.0f} %; in the recorded "
-    f"run, of six layers, it is {gain(deeper.headroom()):.0f} %. Where the interval contains zero, no gain is detected, and claims that "
-    f"require one are not testable. All differences are computed within each first stage, with 95 % intervals over these. "
-    f"{page.record_in_words('laptop-long')}"
-)
-
-# %%
-rows = []
-for name, run in {f"preset {page.preset}": stacks_, "recorded, six layers": deeper}.items():
-    last = run.ends("last")
-    for way, label in names.items():
-        end, (above, low, high) = run.ends(way), run.below("last", way)
-        interval = {"KL": end.kl.mean(), "above last": above, "low": low, "high": high}
-        flops = f"{100 * (end.flops / last.flops).mean():.1f}"
-        rows.append({"runs": name, "way": label, **interval, "FLOPs (%)": flops})
-render(pd.DataFrame(rows).sort_values(["runs", "KL"]), decimals=4)
-
-# %% [markdown]
-# ## What this page found
-
-# %%
-from sameloss.book.chapter import beside_the_paper, verdict_sentences
-
-verdict = verdict_sentences(page)
-say(
-    f"Relative to stacking the last layers, adaptive stacking ends at {adaptive:+.4f} nats, and at {deeper.below('last', 'adaptive'):+.4f} in "
-    f"the recorded run of six layers; training from scratch with equal FLOPs ends at {scratch:+.4f} and {deeper.below('last', FROM_SCRATCH):+.4f}. "
-    f"The verdict on choosing at every stage: {verdict['stack-adaptive']}; on stacking against training from scratch: {verdict['stack-scratch']}. "
-    "Both require that growing in the last stage reduces the KL. "
-    f"All intervals are over {stacks_.stages.seed.nunique()} first stages here and {deeper.stages.seed.nunique()} in the recorded run, too few for small effects."
-)
+render(pd.DataFrame(ends_of(stacks_)).sort_values("KL"), decimals=4)
 
 # %% [markdown]
 # ## Comparison with the thesis
 
 # %%
+from sameloss.book.chapter import beside_the_paper
+
 verdicts = beside_the_paper(page)
 
 # %% tags=["hide-input"]
@@ -272,17 +338,24 @@ print(f"Their trials take {100 * steps / whole:.2f} % of all layer-steps, winner
 # %% [markdown]
 # ## Deviations
 #
-# - Models of a few layers on a random hierarchy, exact labels at the laptop's presets, and a rate that decays in the last stage, as on the previous
-#   page: [II.5 Growing](ii5_growing.ipynb).
-# - The thesis' batches, masks and validation sentences are different, and it does not say how the moments of new layers are initialised. Here new
-#   layers start without moments.
+# - Models of a few layers on a random hierarchy, exact labels at the laptop's presets, and a rate that decays in the last stage, as in [II.5 Growing](ii5_growing.ipynb).
+# - The thesis' stages add four layers each, and try 3, 15, 27, 21 and 27 operators; its batches, masks and validation sentences are different, and it does not say how the moments of new layers are initialised. Here
+#   new layers start without moments.
 # - The middle layers, the random layers and both controls are not in the thesis.
 #
 # ## Exercises
 #
-# 1. Choose immediately: `-p stage_lag 0` is stacking by the initial loss.
-# 2. Does the order of the methods change with more first stages? `-p stacks 8`.
-# 3. Longer stages come closer to saturation: `-p stage_steps 1600 -p last_steps 3200`.
+# 1. Why is a model from scratch trained for fewer steps than the stack?
+# 2. Choose immediately: `-p stage_lag 0`. Which layers are chosen, and what do the trials cost?
+# 3. Why are differences taken within first stages?
+#
+# ```{admonition} Answers
+# :class: dropdown
+#
+# 1. It has all layers from its first step, and a step takes FLOPs in proportion to the layers. With the 640 steps of the stack by hand above it would take 1,920 layer-steps, a third more.
+# 2. Those whose copies disrupt the function least. No step is trained for candidates that are rejected, so the FLOPs are those of stacking the last layers.
+# 3. First stages and batches differ in how low a KL they lead to. Stacks on the same first stage share both, and in their difference this cancels.
+# ```
 
 # %% tags=["hide-input"]
 from sameloss.book.chapter import close

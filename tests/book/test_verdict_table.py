@@ -19,7 +19,6 @@ from sameloss.book.verdict_table import (
     counted,
     findings,
     intervals,
-    sentence,
     table,
 )
 from sameloss.statistics.intervals import Interval
@@ -87,17 +86,6 @@ def test_a_reader_who_does_not_see_the_drawing_is_told_its_numbers(verdicts, evi
         "laptop-long, recorded, 5 seeds +0.50 (-1.00 to 2.00); "
         "laptop, this page, 3 seeds +1.00 (-2.00 to 9.00); paper 6.90"
     )
-
-
-def test_a_sentence_has_the_strongest_numbers_and_says_where_others_differ(evidence):
-    assert words(sentence(evidence[evidence.id == "big"], "accuracy points")) == (
-        "? open : smaller than published +0.50 (-1.00 to 2.00) accuracy points "
-        "[laptop-long, recorded, 5 seeds; laptop, this page, 3 seeds: open: imprecise]"
-    )
-
-
-def test_a_sentence_of_one_source_does_not_name_it(evidence):
-    assert words(sentence(evidence[evidence.id == "lone"], "accuracy points")) == "– not testable"
 
 
 def test_answers_lead_to_their_chapters():

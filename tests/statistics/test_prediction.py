@@ -6,13 +6,7 @@ from scipy import stats
 
 from sameloss.errors import ParameterError
 from sameloss.statistics.intervals import seed_interval
-from sameloss.statistics.prediction import (
-    mean_correlation,
-    rank_correlation,
-    recall,
-    self_correlation,
-    transition,
-)
+from sameloss.statistics.prediction import mean_correlation, rank_correlation
 
 FINAL = np.array([3.0, 1.0, 2.0, 5.0])
 
@@ -51,21 +45,3 @@ def test_the_interval_has_its_coverage():
     intervals = [mean_correlation(row) for row in draws]
     covered = np.mean([low <= np.tanh(0.5) <= high for _, low, high in intervals])
     assert 0.93 <= covered <= 0.97
-
-
-def test_recall_is_of_the_best_in_the_end():
-    early = np.array([1.0, 2.5, 2.0, 3.0])  # the one that ends best is third
-    assert [recall(early, FINAL, among) for among in (1, 2, 3, 4)] == [False, False, True, True]
-
-
-def test_a_planted_transition_is_found():
-    """Six steps in one order, ten in another."""
-    rng = np.random.default_rng(1)
-    first, later = rng.permutation(12), rng.permutation(12)
-    losses = np.array([first] * 6 + [later] * 10) + 0.3 * rng.standard_normal((16, 12))
-    correlations = self_correlation(losses)
-    assert np.diag(correlations) == pytest.approx(np.ones(16))
-    assert correlations[0, -1] == pytest.approx(stats.spearmanr(losses[0], losses[-1]).statistic)
-    at, gain = transition(correlations)
-    assert at == 6
-    assert gain > 0.5

@@ -110,16 +110,6 @@ def beside_the_paper(page: Chapter, *, home: bool = False) -> pd.DataFrame:
     return verdicts
 
 
-def verdict_sentences(page: Chapter) -> dict[str, str]:
-    """The verdict of each claim of a page for its prose, by the claim's id."""
-    verdicts = page.verdicts()
-    evidence = page.evidence(verdicts)
-    return {
-        row.id: verdict_table.sentence(evidence[evidence.id == row.id], row.unit)
-        for row in verdicts.itertuples()
-    }
-
-
 def say(text: str) -> None:
     """Display a paragraph with computed numbers, as Markdown that every notebook viewer shows."""
     display(Markdown(with_minus(text)))

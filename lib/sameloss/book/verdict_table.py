@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
 from sameloss.studies.statement import Judgement
-from sameloss.studies.verdict import Direction, Size, Topic, in_unit, in_words, strongest
+from sameloss.studies.verdict import Direction, Size, Topic, in_unit, in_words
 
 WIDTH, LINE, MARGIN = 150, 14, 8  # pixels: of a drawing, of one interval in it, at its sides
 
@@ -111,25 +111,6 @@ def effect_in_words(row: Any, unit: str) -> str:
     if pd.isna(row.low):
         return ""
     return f"{in_unit(row.ours, unit, '+')} ({in_unit(row.low, unit)} to {in_unit(row.high, unit)})"
-
-
-def sentence(rows: pd.DataFrame, unit: str) -> str:
-    """Verdict of one claim for prose: the strongest source with its numbers, and sources that differ.
-
-    Args:
-        rows: of one claim, from `verdict.side_by_side`.
-        unit: of the effect.
-
-    """
-    best = next(strongest(rows).itertuples())
-    words = verdict_in_words(best, unit) + ("" if pd.isna(best.low) else f" {unit}")
-    if len(rows) == 1:
-        return words
-    others = (row for row in rows.itertuples() if row.source != best.source)
-    said = in_words(best.direction, best.size)
-    told = {str(row.source): in_words(row.direction, row.size) for row in others}
-    differ = [f"{source}: {words}" for source, words in told.items() if words != said]
-    return f"{words} <small>[{'; '.join([str(best.source), *differ])}]</small>"
 
 
 def table(verdicts: pd.DataFrame, evidence: pd.DataFrame, topics: Sequence[Topic], home: bool) -> str:

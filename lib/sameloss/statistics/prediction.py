@@ -7,7 +7,7 @@ candidates for each, and averaged afterwards: pooling would mix in the differenc
 
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import rankdata, spearmanr
+from scipy.stats import spearmanr
 
 from sameloss.errors import ParameterError
 from sameloss.statistics.intervals import UNDEFINED, Interval, seed_interval
@@ -44,38 +44,3 @@ def mean_correlation(correlations: Float[np.ndarray, " seed"]) -> Interval:
         return UNDEFINED
     interval = seed_interval(np.arctanh(known.clip(-PERFECT, PERFECT)))
     return Interval(*(round(float(np.tanh(end)), 12) for end in interval))
-
-
-def recall(
-    early: Float[np.ndarray, " candidate"], final: Float[np.ndarray, " candidate"], among: int
-) -> bool:
-    """Whether the `among` candidates with the least early losses include the best one (Section 5.3.3)."""
-    return bool(rankdata(early, "ordinal")[np.argmin(final)] <= among)
-
-
-def self_correlation(losses: Float[np.ndarray, "step candidate"]) -> Float[np.ndarray, "step step"]:
-    """Compute the rank correlations between the losses at any two steps (the map of Figure 5.3)."""
-    return np.corrcoef(rankdata(losses, axis=1))
-
-
-def transition(correlations: Float[np.ndarray, "step step"]) -> tuple[int, float]:
-    """Find the step from which on losses agree with each other and not with earlier ones.
-
-    It maximises the mean correlation among later steps minus that between earlier and later ones.
-
-    Returns:
-        The index of the first of the later steps, and the difference.
-
-    >>> block = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.9], [0.0, 0.9, 1.0]])
-    >>> transition(block)
-    (1, 0.9)
-
-    """
-    steps = len(correlations)
-
-    def contrast(at: int) -> float:
-        late = correlations[at:, at:][np.triu_indices(steps - at, 1)]
-        return float(late.mean() - correlations[:at, at:].mean())
-
-    best = max(range(1, steps - 1), key=contrast)
-    return best, round(contrast(best), 12)

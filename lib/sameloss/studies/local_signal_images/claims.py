@@ -97,11 +97,6 @@ class ImageResults:
         """A measurement of lazy training (%), seed by scale."""
         return 100 * self.lazy.pivot_table(index="seed", columns="scale", values=measure)
 
-    @property
-    def lazy_kernel(self) -> pd.Series:
-        """Accuracy (%) by seed of the kernel on the samples of lazy training."""
-        return self.accuracies(Model.GCV)[self.lazy.noise.iloc[0]]
-
 
 # Claims on images (Karp 2024, Chapter 3)
 #
