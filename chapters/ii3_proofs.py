@@ -283,6 +283,18 @@ _ = ax.legend()
 # The lemma says that $\nabla_b \ge C$ once $c \ge C_2/\log^4 k$. As printed it is false for every $k$: where the threshold removes all noise, only the
 # signal is left, which pulls $b$ up. With an error above 1 % it is true from some $k$ on.
 
+# %% mystnb={"code_prompt_show": "The error at which the bias turns"} tags=["hide-input"]
+from scipy.optimize import brentq
+
+from sameloss.studies.local_signal.theory import threshold_error
+
+
+def error_where_bias_turns(k):
+    """Error at which ∇_b changes sign as the threshold grows, for c = 1; at smaller errors b rises again."""
+    ratio = brentq(lambda ratio: proofs.bias_gradient(Patches(k), 1.0, ratio), 0.0, 0.99)
+    return threshold_error(Patches(k), ratio)
+
+
 # %% mystnb={"figure": {"caption": "The gradient by b at an error of 1 %, for filters along w*, one line per c; b falls where it is positive. Dotted: its form for small c.", "name": "fig-proofs-bias"}, "image": {"alt": "The gradient by b rises through zero at k = 7,000 for c = 1, at 70,000 for c = 0.3 and near 10 million for c = 0.03; for the smallest c it stays at minus one half."}}
 large, small = begins["∇_b > 0 at c = 1"], begins["∇_b > 0 at c = 0.3"]
 finding(f"At an error of 1 % the bias falls only where k is at least {large} (c = 1) or {small} (c = 0.3).")
@@ -297,18 +309,6 @@ ax.axhline(0, color="0.5", lw=1)
 ax.set(xscale="log", xlabel="rows of noise, k", ylabel="∇_b at an error of 1 %")
 ax.set_yscale("symlog", linthresh=1)
 drawing.label_ends(ax)
-
-# %% mystnb={"code_prompt_show": "The error at which the bias turns"} tags=["hide-input"]
-from scipy.optimize import brentq
-
-from sameloss.studies.local_signal.theory import threshold_error
-
-
-def error_where_bias_turns(k):
-    """Error at which ∇_b changes sign as the threshold grows, for c = 1; at smaller errors b rises again."""
-    ratio = brentq(lambda ratio: proofs.bias_gradient(Patches(k), 1.0, ratio), 0.0, 0.99)
-    return threshold_error(Patches(k), ratio)
-
 
 # %%
 say(
