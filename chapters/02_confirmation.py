@@ -263,15 +263,14 @@ from sameloss.studies.same_loss.saturated import by_rate
 
 rates = by_rate(recorded, OWN)
 main, *others = (rows.lead.mean() for rows in rates.values())
-lowest = min(others)
-depends = "so the lead *depends on the rate*" if lowest < main / 2 else "so the lead does not depend on it"
+depends = "*depends*" if "depends on the rate" in found[OWN].remarks else "does not depend"
 say(
     f"**Learning rate.** On the first {len(next(iter(rates.values())))} draws *d* = 24 was also trained at twice the rate, and *d* = 96 at half of it. At one rate the lead on own features "
-    f"is {main:.1f} points there, at the other pairs of rates {min(others):.1f} to {max(others):.1f}; the bound was half of it, {depends}."
+    f"is {main:.1f} points there, at the other pairs of rates {min(others):.1f} to {max(others):.1f}; the bound was half of it, so the lead {depends} on the rate."
 )
 rows = [
-    (small.lr, large.lr, f"{seed_interval(found.lead):+.1f}", *found[["first steps", "second steps"]].mean())
-    for (small, large), found in rates.items()
+    (one.lr, two.lr, f"{seed_interval(at.lead):+.1f}", *at[["first steps", "second steps"]].mean())
+    for (one, two), at in rates.items()
 ]
 heads = ["rate of d = 24", "rate of d = 96", "lead (points)", "steps of d = 24", "of d = 96"]
 render(pd.DataFrame(rows, columns=heads).astype(dict.fromkeys(heads[-2:], int)), decimals=4)

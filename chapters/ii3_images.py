@@ -44,11 +44,11 @@ import pandas as pd
 
 from sameloss.book.chapter import finding, render, say, show_source
 from sameloss.book.pages import open_page
-from sameloss.statistics.intervals import Interval, seed_interval
+from sameloss.statistics.intervals import seed_interval
 from sameloss.studies import drawing
 from sameloss.studies.local_signal_images.claims import TOPICS
 from sameloss.studies.local_signal_images.experiment import Measure, Model
-from sameloss.studies.verdict import Direction, verdict_table
+from sameloss.studies.verdict import Direction, effects_of, verdict_table
 
 drawing.use_style()
 record = open_page("ii3_images").of_record("laptop-long")
@@ -93,7 +93,7 @@ def draw_kept(ax, results):
 
 # %% mystnb={"code_prompt_show": "What the verdicts say"} tags=["hide-input"]
 judged = verdict_table(TOPICS[:-1], recorded).set_index("id")  # the last are about the thesis' own data
-effects = {row.Index: Interval(row.ours, row.low, row.high) for row in judged.itertuples()}
+effects = effects_of(judged)
 DOUBT = {
     Direction.SUPPORTED: "",
     Direction.OPEN: ", which leaves the sign open",
@@ -108,7 +108,7 @@ WITHIN = {
 
 def apart(id, rest="", more="more", less="less"):
     """By how many points something is more or less, with the interval, and what the verdict adds."""
-    value, low, high = effects[id] if effects[id].value >= 0 else [-effects[id][at] for at in (0, 2, 1)]
+    value, low, high = abs(effects[id])
     word = more if effects[id].value >= 0 else less
     return f"{value:.2g} points {word} ({low:.2g} to {high:.2g}){rest}{DOUBT[judged.direction[id]]}"
 

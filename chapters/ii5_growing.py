@@ -52,7 +52,7 @@ from sameloss.statistics.intervals import Interval, seed_interval
 from sameloss.statistics.prediction import mean_correlation
 from sameloss.studies import drawing
 from sameloss.studies.growing.claims import EARLY, FROM_SCRATCH, TOPICS, UNTRAINED, chosen, gain
-from sameloss.studies.verdict import Direction, verdict_table
+from sameloss.studies.verdict import Direction, effects_of, verdict_table
 
 drawing.use_style()
 record = open_page("ii5_growing").of_record("laptop-long")
@@ -130,7 +130,7 @@ judged = verdict_table(TOPICS, recorded).set_index("id")
 initial, early = (mean_correlation(recorded.correlations(at)) for at in (0, recorded.early))
 regrets = {rule: recorded.regret(choice).mean() for rule, choice in choices_of(recorded).items()}
 at_random = recorded.relative_regret(recorded.final.mean(1)).mean()
-effects = {row.Index: Interval(row.ours, row.low, row.high) for row in judged.itertuples()}
+effects = effects_of(judged)
 ordered = judged.direction["grow-initial"] != Direction.NOT_TESTABLE
 INITIAL = {
     Direction.SUPPORTED: "orders operators backwards, as the thesis says",
@@ -152,7 +152,7 @@ REGRET = {
 # %% mystnb={"code_prompt_show": "The same in sentences"} tags=["hide-input"]
 def apart(id, effect, unit, than, words=("higher", "lower")):
     """By how much something is higher or lower than something else, and whether that is open."""
-    value, low, high = effect if effect.value >= 0 else (-effect.value, -effect.high, -effect.low)
+    value, low, high = abs(effect)
     word = words[int(effect.value < 0)]
     doubt = "; which is lower is open" if judged.direction[id] == Direction.OPEN else ""
     return f"{value:.2g} {unit} {word} ({low:.2g} to {high:.2g}) than {than}{doubt}"

@@ -43,11 +43,11 @@ import pandas as pd
 
 from sameloss.book.chapter import finding, render, say
 from sameloss.book.pages import open_page
-from sameloss.statistics.intervals import Interval, seed_interval
+from sameloss.statistics.intervals import seed_interval
 from sameloss.studies import drawing
 from sameloss.studies.growing.claims import FROM_SCRATCH, NEARLY, STACKING_TOPICS, gain
 from sameloss.studies.growing.experiment import NOT_GROWN
-from sameloss.studies.verdict import NARROW, Direction, Size, verdict_table
+from sameloss.studies.verdict import NARROW, Direction, Size, effects_of, verdict_table
 
 drawing.use_style()
 record = open_page("ii5_stacking").of_record("laptop-long")
@@ -93,7 +93,7 @@ def draw_differences(ax, run):
 
 # %% mystnb={"code_prompt_show": "What the verdicts say"} tags=["hide-input"]
 judged = verdict_table(STACKING_TOPICS, recorded).set_index("id")
-effects = {row.Index: Interval(row.ours, row.low, row.high) for row in judged.itertuples()}
+effects = effects_of(judged)
 narrow = recorded.below("adaptive", "last", NARROW)
 OPEN = "; which is lower is open"
 CHOOSING = {
@@ -111,7 +111,7 @@ scratch, headroom = (
 
 def lower(effect, unit="nats"):
     """By how much something is lower, or higher, with the interval."""
-    value, low, high = effect if effect.value >= 0 else (-effect.value, -effect.high, -effect.low)
+    value, low, high = abs(effect)
     word = "lower" if effect.value >= 0 else "higher"
     return f"{value:.2g} {unit} {word} ({low:.2g} to {high:.2g})"
 

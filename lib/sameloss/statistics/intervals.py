@@ -56,6 +56,14 @@ class Interval(NamedTuple):
         value, low, high = ("–" if isnan(number) else format(number, spec) for number in self)
         return value if isnan(self.low) else f"{value} ({low} to {high})"
 
+    def __abs__(self) -> "Interval":
+        """The same difference taken the other way round where it is negative.
+
+        >>> abs(Interval(-1.0, -3.0, 1.0))
+        Interval(value=1.0, low=-1.0, high=3.0)
+        """
+        return Interval(-self.value, -self.high, -self.low) if self.value < 0 else self
+
 
 UNDEFINED = Interval(nan, nan, nan)
 """The result of a comparison without data."""

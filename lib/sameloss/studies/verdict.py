@@ -172,6 +172,11 @@ def verdict_table(topics: Sequence[Topic], results: Any, tolerance: float | None
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
+def effects_of(judged: pd.DataFrame) -> dict[str, Interval]:
+    """Measured effects of a `verdict_table` with the claims' ids as its index."""
+    return {id: Interval(*effect) for id, effect in judged[["ours", "low", "high"]].iterrows()}
+
+
 def chance_in_words(judged: pd.DataFrame) -> str:
     """How many intervals lie wholly on either side of no effect, and how many would by chance.
 

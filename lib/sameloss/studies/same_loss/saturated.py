@@ -213,8 +213,9 @@ def downstream(cells: pd.DataFrame, first: Arm = SMALL, second: Arm = LARGE, kl:
             remarks = [] if seed_interval(rows.least, level).low > 0 else ["by interpolation"]
             wider = seed_interval(beyond).low > 0
             remarks.append("beyond untrained width" if wider else "not distinguished from width alone")
-            main, *others = (rows.lead.mean() for rows in by_rate(cells, of, kl).values())
-            remarks += ["depends on the rate"] if of == OWN and min(others) < main / 2 else []
+            if of == OWN:
+                main, *others = (pair.lead.mean() for pair in by_rate(cells, of, kl).values())
+                remarks += ["depends on the rate"] if min(others) < main / 2 else []
         answers.append(given._replace(remarks=tuple(remarks)))
     return answers
 
