@@ -71,7 +71,7 @@ found = {answer.question: answer for answer in downstream(recorded)}
 NAMES = {OWN: "own features", CAPACITY: "equally many features", TUNED: "fine-tuning"}
 
 
-# %%
+# %% tags=["hide-input"]
 import numpy as np
 import pandas as pd
 

@@ -289,7 +289,7 @@ from typing import NamedTuple
 
 
 class LabelError(NamedTuple):
-    """Parts of the squared error of sampled labels, relative to the trace, and of the seconds per sentence."""
+    """Parts of the squared error of sampled labels, relative to the trace, and seconds per sentence."""
 
     between: float
     within: float

@@ -150,8 +150,8 @@ def provenance(record):
 
 
 print(
-    f"{provenance(gpu_record)} In float64, {len(pieces)} parts of the computation, from conditionals to probes, differ "
-    f"from the CPU's by at most {pieces.difference.max():.0e} of their largest number."
+    f"{provenance(gpu_record)} In float64, {len(pieces)} parts of the computation, from conditionals "
+    f"to probes, differ from the CPU's by at most {pieces.difference.max():.0e} of their largest number."
 )
 
 # %%
@@ -199,7 +199,8 @@ days, devices, revisions = (
 )
 print(
     f"Recorded on {days}, {devices}, source revision {revisions}: {campaign.trials.sum():,} trials, "
-    f"{campaign.kills.sum():,} kills and interruptions. Found wrong: {'; '.join(campaign.found.dropna()) or 'nothing'}."
+    f"{campaign.kills.sum():,} kills and interruptions. "
+    f"Found wrong: {'; '.join(campaign.found.dropna()) or 'nothing'}."
 )
 
 # %% [markdown]

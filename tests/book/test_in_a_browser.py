@@ -39,6 +39,11 @@ BRIGHT = """() => [...document.querySelectorAll("figure img")]
 BARS = """() => [...document.querySelectorAll("span.math")]
     .filter(formula => getComputedStyle(formula).overflowY === "auto").length"""
 
+CUT_CODE = """() => [...document.querySelectorAll("div.cell_input pre")]
+    .filter(code => !code.closest("details:not([open])") && code.scrollWidth > code.clientWidth)
+    .map(code => code.innerText.split("\\n")[0])"""
+"""First lines of the open listings that are wider than the page."""
+
 WIDER = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
@@ -73,6 +78,8 @@ def faults_of(tab):
         least = 8 if tab.viewport_size["width"] < 640 else 7  # wide ones have exponents beside larger labels
         if (pixels := scale * smallest_letters(source)) < least:
             yield f"letters of {pixels:.1f} pixels in {source[-30:]}"
+    if tab.viewport_size["width"] >= 1400:
+        yield from (f"code is cut: {begins}" for begins in tab.evaluate(CUT_CODE))
     if tab.evaluate(UNTYPESET):
         yield "an equation is not typeset"
     if tab.evaluate(BARS):
