@@ -136,9 +136,15 @@ drawing.legend(ax)
 # trains on after its loss has converged should become flatter and, if flatness is what counts, more accurate.
 
 # %% mystnb={"figure": {"caption": "Continued training at a constant learning rate: Fisher trace (left) and probe accuracy (right) against the number of steps, means over eight grammars. Solid: sampled labels; dashed: exact labels, which have no noise.", "name": "fig-argument-noise"}, "image": {"alt": "On sampled labels the trace falls for every size, while accuracy stays level."}}
-finding(tables.steps_finding(answers, record))
-left, right = drawing.panels(2, width=4.5)
 grammar = record[record.language == "grammar"]
+flatter, better = (tables.main_answer(answers, question) for question in ("flatness by steps", "steps"))
+steps = grammar[grammar.stage == "plateau"].steps
+finding(
+    f"From step {steps.min():,} to step {steps.max():,} the trace falls {flatter['mean']:.2f}-fold "
+    f"({flatter.low:.2f} to {flatter.high:.2f}), and accuracy changes by {better['mean']:+z.1f} points "
+    f"({better.low:z.1f} to {better.high:z.1f})."
+)
+left, right = drawing.panels(2, width=4.5)
 figures.along_plateau(grammar, "trace", figures.TRACE, left)
 figures.along_plateau(grammar, "accuracy", figures.ACCURACY, right)
 drawing.label_ends(right)
@@ -152,11 +158,18 @@ drawing.label_ends(right)
 # the advantage of size, their accuracies would follow the dotted line, the slope between the paper's sizes.
 
 # %% mystnb={"figure": {"caption": "Gain in accuracy against the trace, both relative to the untreated model, at equal KL, with 95 % intervals over eight grammars. Dotted: the slope between the sizes of the paper's Figure 5.", "name": "fig-argument-cause"}, "image": {"alt": "Traces differ up to twofold and accuracies do not; all points lie far from the dotted line."}}
+from sameloss.studies.same_loss.claims import FLATTER
 from sameloss.studies.same_loss.saturated import PUBLISHED_SLOPE
 
-finding(tables.treatment_finding(answers[answers.language == "grammar"]))
+treated = answers[answers.language == "grammar"]
+cause = tables.main_answer(treated, "flatness as a cause")
+most = np.exp(np.log(treated[treated.row == FLATTER]["mean"]).abs().max())
+finding(
+    f"Treatments change the trace up to {most:.1f}-fold; each factor e of flatness goes with "
+    f"{cause['mean']:z.1f} points ({cause.low:z.1f} to {cause.high:z.1f})."
+)
 (ax,) = drawing.panels(1, width=6)
-figures.treatments(answers[answers.language == "grammar"], ax)
+figures.treatments(treated, ax)
 reach, height = np.array(ax.get_xlim()), np.array(ax.get_ylim())
 ax.plot(reach, -PUBLISHED_SLOPE * np.log(reach), color="0.35", ls=":", lw=1.5)
 ax.set(xlim=reach, ylim=2 * height)

@@ -232,10 +232,31 @@ measured, answers, source, provenance = shown(page)
 
 # %% mystnb={"figure": {"caption": "Fisher trace against KL: one line per size and peak learning rate, one point per complete training run. Geometric means over draws. Solid: the main rate; dotted: the other one.", "name": "fig-trace-kl"}, "image": {"alt": "Fisher trace against KL, one line per size: at a quarter of the learning rate all lines lie higher."}}
 from sameloss.studies.same_loss import figures, tables
-from sameloss.studies.same_loss.claims import RATIO
 
-finding(tables.rate_finding(answers, measured))
-for ax in figures.by_language(measured, figures.trace_against_kl):
+
+def trace_against_kl(table, ax):
+    """Draw the trace against KL, geometric means: one line per model and peak rate, the main rate solid."""
+    rows, styles, main = tables.checkpoints(table), figures.model_styles(table), tables.main_lr(table)
+    descents = rows[rows.stage == "descent"]
+    for (model, lr), part in descents.groupby(["model", "lr"], sort=False):
+        mean = np.exp(np.log(part.set_index("steps")[["kl", "trace"]]).groupby("steps").mean())
+        rate = f"/ {main / lr:g}" if lr < main else f"× {lr / main:g}"
+        other = {} if lr == main else {"ls": ":", "label": f"{styles[model]['label']}, rate {rate}"}
+        ax.plot(mean.kl, mean.trace, **styles[model] | other)
+    figures.kl_axis(ax, descents.kl, yscale="log", ylabel=figures.TRACE)
+    drawing.plain_log_axis(ax.yaxis, descents.trace)
+    return ax
+
+
+by_rate = tables.main_answer(answers, "flatness by rate")
+if by_rate is not None:
+    rates = measured[(measured.language == by_rate.language) & (measured.stage == "descent")].lr
+    times = rates.max() / rates.min()
+    finding(
+        f"At equal size and KL, a learning rate {times:g} times as small has a trace "
+        f"{times ** -by_rate['mean']:.1f} times as large."
+    )
+for ax in figures.by_language(measured, trace_against_kl):
     drawing.label_ends(ax)
 
 # %% [markdown]
@@ -246,8 +267,14 @@ for ax in figures.by_language(measured, figures.trace_against_kl):
 # lower the trace, and, for one size, with exact labels, which have no noise but let the KL keep falling.
 
 # %% mystnb={"figure": {"caption": "Fisher trace and KL during continued training at a constant rate, means over draws. Solid: sampled labels; dashed: exact labels.", "name": "fig-plateau-trace"}, "image": {"alt": "With sampled labels the trace falls along the plateau while the KL stays, one line per size."}}
-finding(tables.steps_finding(answers[answers.question == "flatness by steps"], measured))
 first = measured[measured.language == measured.language.iloc[0]]
+by_steps = tables.main_answer(answers, "flatness by steps")
+if by_steps is not None:
+    steps = measured[(measured.language == by_steps.language) & (measured.stage == "plateau")].steps
+    finding(
+        f"From step {steps.min():,} to step {steps.max():,} the trace falls {by_steps['mean']:.2f}-fold "
+        f"({by_steps.low:.2f} to {by_steps.high:.2f})."
+    )
 left, right = drawing.panels(2, width=4.5)
 figures.along_plateau(first, "trace", figures.TRACE, left)
 figures.along_plateau(first, "kl", "KL (nats per masked token)", right)
@@ -258,16 +285,43 @@ drawing.label_ends(right)
 # judged; the models differ in size and KL as well as in flatness. [4b](04_interventions.ipynb) asks whether a
 # model of one size that is trained flatter is more accurate.
 
+
 # %% mystnb={"figure": {"caption": "Probe accuracy (all probes read equally many features) against Fisher trace after the longest training at one rate, one point per size and draw.", "name": "fig-trace-accuracy"}, "image": {"alt": "Across sizes, flatter models are more accurate: scatter plot, one colour per size."}}
-finding(tables.correlation_finding(answers[answers.language == answers.language.iloc[0]]))
-drawing.legend(figures.by_language(measured, figures.accuracy_against_trace)[0])
+def accuracy_against_trace(table, ax):
+    """Draw accuracy against trace of the longest descents at the main rate, one point per replicate."""
+    rows = tables.checkpoints(table)
+    descents = rows[(rows.stage == "descent") & (rows.lr == tables.main_lr(table))]
+    ends = descents[descents.steps == descents.steps.max()]
+    for model, part in ends.groupby("model", sort=False):
+        ax.plot(part.trace, part.accuracy, ls="none", **figures.model_styles(table)[model])
+    ax.set(xscale="log", xlabel=figures.TRACE, ylabel=figures.ACCURACY)
+    drawing.plain_log_axis(ax.xaxis, ends.trace)
+    return ax
+
+
+across = answers[(answers.question == "flatness as a cause") & answers["mean"].notna()]
+across = across.drop_duplicates("row").set_index("row")  # on the first language
+if "between sizes" in across.index:
+    slope, fit = across.loc["between sizes"], across.loc["between sizes, r²"]
+    finding(
+        f"Across sizes, accuracy rises by {slope['mean']:.1f} points for each factor e of flatness "
+        f"({slope.low:.1f} to {slope.high:.1f}); the mean r² within a draw is {fit['mean']:.2f}, the paper's 0.92."
+    )
+drawing.legend(figures.by_language(measured, accuracy_against_trace)[0])
 
 # %% [markdown]
 # **Five sizes, other languages.** All comparisons of the first edition, at the smallest KL that both models reach; the paper predicts ratios above one.
 
 # %% mystnb={"figure": {"caption": "Trace of the smallest model divided by that of the largest, at equal KL (except cooled models, whose KLs differ), with 95 % intervals over draws (that of the main comparison is widened by Holm's correction). Above one, the larger model is flatter; a row without an interval was not measured on that language. Green: supports the paper; red: against it; grey: open.", "name": "fig-trace-size"}, "image": {"alt": "Ratios of traces with intervals: most comparisons at one learning rate lie above one."}}
-finding(tables.trace_finding(answers, measured, "with a learning rate that falls as 1/d"))
-figures.effects_by_language(answers[(answers.question == "flatness by size") & (answers.unit == RATIO)])
+from sameloss.studies.same_loss.claims import MAIN, RATIO
+
+ratios = answers[(answers.question == "flatness by size") & (answers.unit == RATIO)]
+AT = {MAIN: "at one learning rate", "with a learning rate that falls as 1/d": "with a rate that falls as 1/d"}
+compared = ratios[ratios.row.isin(AT) & ratios["mean"].notna()].drop_duplicates("row")  # first language
+if len(compared):
+    times = " and ".join(f"{row['mean']:.2f} times {AT[row.row]}" for _, row in compared.iterrows())
+    finding(f"At equal KL, the smallest model's trace relative to the largest's is {times}.")
+figures.effects_by_language(ratios)
 
 # %%
 of_size = answers[(answers.question == "flatness by size") & answers.over.notna()]

@@ -48,18 +48,19 @@ import time
 from itertools import product
 from math import prod
 
+import numpy as np
 import pandas as pd
 import torch
 
 from sameloss.book.chapter import finding, render, say, scientific, show_source
 from sameloss.languages import PCFG, Sentences, TeacherSpec, substituted_conditionals
 from sameloss.languages.autoregressive import FILLINGS, fillings, sum_of_fillings
-from sameloss.languages.entropy import entropy_under_masks, mask_some
 from sameloss.languages.grammars.formats import read_grammar
+from sameloss.languages.language import MASK
 from sameloss.languages.paper import PAPER_HMM, PAPER_LANGUAGE
 from sameloss.seeds import generator_for
 from sameloss.studies import drawing
-from sameloss.studies.same_loss import figures, languages
+from sameloss.studies.same_loss import languages
 
 # %% mystnb={"code_prompt_show": "Languages and times"} tags=["hide-input"]
 setups = languages.setups(experiment)
@@ -91,6 +92,13 @@ compared = pd.DataFrame(rows)
 
 
 # %% mystnb={"code_prompt_show": "Filling masks and the pass"} tags=["hide-input"]
+def mask_some(sentences, masks, generator):
+    """Mask so many random positions of each sentence, or all positions of a shorter one."""
+    order = torch.rand(sentences.tokens.shape, generator=generator)
+    positions = order.masked_fill(~sentences.inside, 2.0).argsort(1)[:, :masks]
+    return Sentences(sentences.tokens.scatter(1, positions, MASK), sentences.lengths)
+
+
 def by_filling(language, masked):
     """Log probability of the visible words: the joint probabilities of all ways to fill the masks, added up."""
     filled, owners = fillings(masked, language.words)
@@ -246,6 +254,16 @@ render(scientific(faster, "difference"), decimals=1)
 # until only the length of the sentence is visible.
 
 # %% mystnb={"figure": {"caption": "Exact entropy of one masked token, averaged over sentences, against the number of masks (95 % intervals over sentences; dotted, the logarithm of the vocabulary). One mask is the paper's setting.", "name": "fig-masks"}, "image": {"alt": "Entropy rises with the number of masked tokens in the grammar and in the HMM, where it jumps at the last mask, and ends below the dotted lines."}}
+from sameloss.statistics.intervals import Estimate
+
+
+def entropy_under_masks(language, masked):
+    """Entropy of one masked token given the visible ones (nats); the sentence is the unit of the error."""
+    hidden = (masked.tokens == MASK) & masked.inside
+    entropy = torch.special.entr(language.conditionals(masked)).sum(2)
+    return Estimate.of((entropy * hidden).sum(1) / hidden.sum(1))
+
+
 rows = []
 for name, language in summable.items():
     generator = generator_for("masks", 0)
@@ -260,7 +278,12 @@ gains = (entropies.last() - entropies.first()).items()
 changes = " and ".join(f"{gain:.2f} nats ({name})" for name, gain in gains)
 finding(f"Masking all tokens instead of one raises the entropy of a masked token, by {changes}.")
 (ax,) = drawing.panels(1, width=5)
-drawing.label_ends(figures.entropy_by_masks(table, ax))
+for i, (name, part) in enumerate(table.groupby("language", sort=False)):
+    style = {"color": f"C{i}", "marker": drawing.MARKERS[i], "capsize": 2}
+    ax.errorbar(part.masks, part.entropy, 1.96 * part.standard_error, **style)[0].set_label(name)
+    ax.axhline(np.log(part.words.iloc[0]), color=f"C{i}", ls=":", lw=1)
+ax.set(xlabel="masked tokens of the sentence", ylabel="entropy of one of them (nats)")
+drawing.label_ends(ax)
 
 # %% [markdown]
 # Every point is the exact best possible loss, averaged over sentences with masks at random positions. With all words masked,

@@ -55,6 +55,7 @@ import math
 
 import pandas as pd
 import torch
+from matplotlib.ticker import NullFormatter
 from torch.nn.functional import layer_norm
 
 from sameloss.book.chapter import finding, render, say
@@ -133,7 +134,9 @@ def traces(*parameters):
 k, draw = 3, torch.Generator().manual_seed(0)
 small = [torch.randn(shape, generator=draw).double() for shape in ((5, 4), (4, 4), (4,))]
 large = [small[0].repeat(1, k) / k, small[1].repeat(k, k) / k, small[2].repeat(k)]
-print(f"largest change of a log probability: {(log_f(*large) - log_f(*small)).abs().max():.0e}")
+print(
+    "log probabilities equal up to 1e-12:", torch.allclose(log_f(*large), log_f(*small), rtol=0, atol=1e-12)
+)
 ratios = traces(*large) / traces(*small)
 for kind, ratio in zip(("embedding", "matrix", "vector"), ratios, strict=True):
     print(f"{kind}: trace times {ratio:.4f}, library's law {kind_law(kind, k):.4f}")
@@ -228,7 +231,14 @@ finding(
     f"size and by {embedding[embedding.index.max()]:g} for the largest."
 )
 (ax,) = drawing.panels(1, width=5)
-_ = figures.predicted_inflation(inflation, ax)
+for i, (kind, part) in enumerate(inflation.groupby("parameters", sort=False)):
+    ax.plot(part.d_model, part.factor, marker=drawing.MARKERS[i], ms=5, color=f"C{i}", label=kind)
+ax.set(xscale="log", yscale="log")
+ax.set(xlabel="d_model of the small model", ylabel="factor of the Fisher trace")
+ax.set_xticks(inflation.d_model.unique(), inflation.d_model.unique(), fontsize="small")
+ax.xaxis.set_minor_formatter(NullFormatter())
+ax.yaxis.set_major_formatter("{x:g}")
+_ = ax.legend()
 
 # %% [markdown]
 # Wherever the embedding contributes most, traces that are equal before would thus fall with size after enlargement.

@@ -5,6 +5,7 @@ from math import log
 
 import pytest
 import torch
+from cells import definitions
 from enumeration import enumerated
 
 from sameloss.errors import LanguageError
@@ -14,13 +15,13 @@ from sameloss.languages.entropy import (
     blind_entropy,
     context_information,
     entropies,
-    entropy_under_masks,
     enumerate_sentences,
     length_distribution,
-    mask_some,
     masked_entropy,
     word_shares,
 )
+
+CHAPTER = definitions("a2_conditionals")
 
 
 def seed(number):
@@ -110,18 +111,20 @@ def test_masks_are_as_many_as_asked_and_inside():
     sentences = Sentences(
         torch.tensor([[1, 2, 3, 0], [1, 2, 3, 4]]).repeat(500, 1), torch.tensor([3, 4]).repeat(500)
     )
-    masked = mask_some(sentences, 2, seed(0)).tokens
+    masked = CHAPTER.mask_some(sentences, 2, seed(0)).tokens
     assert ((masked[0::2, :3] == 0).sum(1) == 2).all()
     assert ((masked[1::2] == 0).sum(1) == 2).all()
     frequency = (masked[1::2] == 0).double().mean(0)
     assert (frequency - 0.5).abs().max() < 4 * (0.25 / 500) ** 0.5
-    assert (mask_some(sentences, 9, seed(0)).tokens[:, :3] == 0).all()
+    assert (CHAPTER.mask_some(sentences, 9, seed(0)).tokens[:, :3] == 0).all()
 
 
 def test_entropy_rises_with_masks_to_the_blind_entropy():
     language = HMMSpec(4, 6, 4, 1, 0.3, 0.3, seed=1).build()
     sentences = language.sample(3000, seed(0))
-    found = [entropy_under_masks(language, mask_some(sentences, k, seed(k))) for k in (1, 2, 3, 4)]
+    found = [
+        CHAPTER.entropy_under_masks(language, CHAPTER.mask_some(sentences, k, seed(k))) for k in (1, 2, 3, 4)
+    ]
     means = [estimate.mean for estimate in found]
     assert means == sorted(means)
     assert means[-1] == pytest.approx(blind_entropy(language), rel=1e-9)

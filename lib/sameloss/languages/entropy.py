@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sameloss.errors import LanguageError
 from sameloss.languages.autoregressive import AutoregressiveLanguage
-from sameloss.languages.language import MASK, Language, Sentences
+from sameloss.languages.language import Language, Sentences
 from sameloss.statistics.intervals import Estimate
 
 MAX_PROBABILITIES = 1 << 23
@@ -101,23 +101,6 @@ def _mean_marginal_entropy(sentences: Sentences, conditionals: Float[Tensor, "ba
         same_length = conditionals[sentences.lengths == length]
         total += len(same_length) * float(torch.special.entr(same_length.mean(0)).sum() / length)
     return total / len(sentences.lengths)
-
-
-def mask_some(sentences: Sentences, masks: int, generator: torch.Generator) -> Sentences:
-    """Mask `masks` random positions of each sentence, or all positions of a shorter one."""
-    order = torch.rand(sentences.tokens.shape, generator=generator)
-    positions = order.masked_fill(~sentences.inside, 2.0).argsort(1)[:, :masks]
-    return Sentences(sentences.tokens.scatter(1, positions, MASK), sentences.lengths)
-
-
-def entropy_under_masks(language: Language, masked: Sentences) -> Estimate:
-    """Estimate the entropy of one masked token given the visible tokens (nats per masked token).
-
-    Other masked tokens are summed out. The sentence is the unit of the standard error.
-    """
-    hidden = (masked.tokens == MASK) & masked.inside
-    entropy = torch.special.entr(language.conditionals(masked)).sum(2)
-    return Estimate.of((entropy * hidden).sum(1) / hidden.sum(1))
 
 
 MAX_STRINGS = 20_000

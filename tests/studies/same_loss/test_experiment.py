@@ -29,7 +29,7 @@ from sameloss.seeds import generator_for
 from sameloss.store.pool import compute_all
 from sameloss.store.store import Store, with_ancestors
 from sameloss.studies.same_loss import experiment, figures
-from sameloss.studies.same_loss.claims import answers
+from sameloss.studies.same_loss.claims import SLOPE, answers
 from sameloss.studies.same_loss.experiment import HMM, PRESETS, SMOKE, WORKSTATION, Measures, tabled
 from sameloss.studies.same_loss.parameters import chosen
 from sameloss.studies.same_loss.tables import (
@@ -38,8 +38,8 @@ from sameloss.studies.same_loss.tables import (
     answer_table,
     control_table,
     findings,
+    main_answer,
     row_name,
-    treatment_finding,
 )
 from sameloss.training.objectives import NO_TREATMENT
 
@@ -149,7 +149,8 @@ def test_from_languages_to_answers(page):
     questions = {*PAGES["02_existence"], *PAGES["04_flatness"]} - {"flatness by rate"}
     assert set(rows[rows.language == "grammar"].question) == questions
     assert set(table[table.language == "opt"].stage) == {"baseline", "untrained", "descent", "plateau"}
-    for draw in (figures.trace_against_kl, figures.accuracy_against_trace):
+    of_page = definitions("04_flatness")
+    for draw in (of_page.trace_against_kl, of_page.accuracy_against_trace):
         figures.by_language(table, draw)
         titles = [ax.get_title() for ax in plt.gcf().axes]
         assert titles == ["grammar", "hidden Markov model, LSTMs", "OPT stand-in"]
@@ -206,8 +207,8 @@ def test_from_algorithms_to_answers(page):
     predictors = others.predictors(table[table.language == "grammar"])
     assert {"kl", "trace", "top eigenvalue", "relative trace", "adaptive sharpness"} <= set(predictors)
     assert all(-1 <= found.low <= found.value <= found.high <= 1 for found in predictors.values())
-    assert treatment_finding(rows).startswith("Treatments change the trace up to ")
-    assert treatment_finding(rows[:0]) == "These runs have no model that was made flatter or sharper."
+    assert main_answer(rows, "flatness as a cause").unit == SLOPE
+    assert main_answer(rows[:0], "flatness as a cause") is None
     columns = ["question", "page", "language", "effect", "published", "direction", "size", "verdict"]
     assert list(findings(rows)) == columns
 

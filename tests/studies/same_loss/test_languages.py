@@ -3,7 +3,6 @@
 import itertools
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 import pytest
 from cells import definitions, listed
@@ -14,7 +13,7 @@ from sameloss.languages.autoregressive import STAND_IN_NOTE
 from sameloss.languages.paper import PAPER_HMM, PAPER_HMM_SHAPE, PAPER_SHAPE
 from sameloss.languages.pretrained import HubTeacherSpec
 from sameloss.studies import drawing
-from sameloss.studies.same_loss import figures, languages
+from sameloss.studies.same_loss import languages
 from sameloss.studies.same_loss.experiment import STAND_IN
 from sameloss.studies.same_loss.languages import ENTROPY, measurements, published
 from sameloss.studies.same_loss.parameters import chosen
@@ -119,13 +118,3 @@ def test_words_of_a_reader_are_no_formulas_and_do_not_overlap(ax):
     boxes = [t.get_window_extent() for t in ax.texts if t.get_text() not in ("S", "$a_$")]
     assert len(boxes) == 8
     assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
-
-
-def test_the_entropy_of_masks_is_drawn_beside_its_bound(ax):
-    masks = pd.DataFrame(
-        {"language": "HMM", "words": 8, "masks": [1, 2], "entropy": [1.0, 1.5], "standard_error": 0.1}
-    )
-    figures.entropy_by_masks(masks, ax)
-    assert ax.lines[-1].get_ydata()[0] == pytest.approx(np.log(8))
-    assert ax.get_xlabel()
-    assert ax.get_ylabel()

@@ -2,7 +2,6 @@
 
 from dataclasses import asdict
 
-import pandas as pd
 import pytest
 import torch
 from cells import definitions
@@ -10,8 +9,6 @@ from torch import nn
 
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.sizes import LSTM_SIZES, SIZES
-from sameloss.studies import drawing
-from sameloss.studies.same_loss import figures
 
 CHAPTER = definitions("a3_models")
 AS_BERT = [2.08, 4.83, 8.29, 12.85, 41.67, 110.1, 235.5, 436.6, 732.4]  # millions, Table 3's shapes
@@ -66,9 +63,3 @@ def test_exported_models_are_opened(norm, name):
     model = CHAPTER.random_encoder(EncoderShape(8, 2, 1, 16), 5, 4, norm, generator)
     assert all((p != 0).all() and (p != 1).all() for p in model.parameters())
     assert type(CHAPTER.reopened(model)).__name__ == name
-
-
-def test_the_figure_of_enlargement_has_a_line_a_kind():
-    law = pd.DataFrame({"d_model": [1, 2] * 2, "parameters": ["a", "a", "b", "b"], "factor": [2.0, 1, 1, 1]})
-    (ax,) = drawing.panels(1)
-    assert len(figures.predicted_inflation(law, ax).lines) == 2

@@ -9,7 +9,6 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
 
 from sameloss.studies.drawing import KL_LABEL, MARKERS, Style, panels, plain_log_axis
 from sameloss.studies.names import display_name
@@ -25,8 +24,6 @@ from sameloss.studies.same_loss.experiment import LADDER, LSTMS
 from sameloss.studies.same_loss.tables import (
     LANGUAGES,
     checkpoints,
-    main_descents,
-    main_lr,
     row_name,
 )
 from sameloss.studies.verdict import Direction
@@ -36,7 +33,7 @@ ACCURACY = "probe accuracy (%)"
 TRACE = "Fisher trace"
 
 
-def _styles(table: pd.DataFrame) -> dict[Any, Style]:
+def model_styles(table: pd.DataFrame) -> dict[Any, Style]:
     """Label, colour and marker of each model, smallest first; a recorded size has the same everywhere."""
     models = table[table.model != "none"].drop_duplicates("model").sort_values("parameters").model.tolist()
     recorded = {"viridis": list(LADDER), "flare": list(LSTMS)}
@@ -52,25 +49,11 @@ def _styles(table: pd.DataFrame) -> dict[Any, Style]:
     }
 
 
-def _kl_axis(ax: Axes, kls: pd.Series, **labels: str) -> Axes:
+def kl_axis(ax: Axes, kls: pd.Series, **labels: str) -> Axes:
     """Let KL fall to the right on a logarithmic scale."""
     ax.set(xscale="log", xlabel=KL_LABEL, **labels)
     plain_log_axis(ax.xaxis, kls)
     ax.invert_xaxis()
-    return ax
-
-
-def trace_against_kl(table: pd.DataFrame, ax: Axes) -> Axes:
-    """Draw the trace against KL, geometric means: one line per model and peak rate, the main rate solid."""
-    rows, styles, main = checkpoints(table), _styles(table), main_lr(table)
-    descents = rows[rows.stage == "descent"]
-    for (model, lr), part in descents.groupby(["model", "lr"], sort=False):
-        mean = np.exp(np.log(part.set_index("steps")[["kl", "trace"]]).groupby("steps").mean())
-        label = f"{display_name(model)}, rate {f'/ {main / lr:g}' if lr < main else f'× {lr / main:g}'}"
-        other: Style = {} if lr == main else {"ls": ":", "label": label}
-        ax.plot(mean.kl, mean.trace, **styles[model] | other)
-    _kl_axis(ax, descents.kl, yscale="log", ylabel=TRACE)
-    plain_log_axis(ax.yaxis, descents.trace)
     return ax
 
 
@@ -90,7 +73,7 @@ def by_language(table: pd.DataFrame, draw: Callable[[pd.DataFrame, Axes], Axes])
 
 def along_plateau(table: pd.DataFrame, quantity: str, label: str, ax: Axes) -> Axes:
     """Draw a quantity along the plateau, means over replicates; on exact labels dashed."""
-    rows, styles = checkpoints(table), _styles(table)
+    rows, styles = checkpoints(table), model_styles(table)
     for stage, line, remark in ((PLATEAU, "-", ""), (EXACT_LABELS, "--", ", exact labels")):
         for model, part in rows[rows.stage == stage].groupby("model", sort=False):
             mean = part.groupby("steps")[quantity].mean()
@@ -98,17 +81,6 @@ def along_plateau(table: pd.DataFrame, quantity: str, label: str, ax: Axes) -> A
     ax.set(xlabel="steps, constant rate", ylabel=label, yscale="linear" if quantity == "accuracy" else "log")
     if quantity != "accuracy":
         plain_log_axis(ax.yaxis, rows[rows.stage.isin([PLATEAU, EXACT_LABELS])][quantity])
-    return ax
-
-
-def accuracy_against_trace(table: pd.DataFrame, ax: Axes) -> Axes:
-    """Draw accuracy against trace of the longest descents at the main rate, one point per replicate."""
-    descents, styles = main_descents(table), _styles(table)
-    ends = descents[descents.steps == descents.steps.max()]
-    for model, part in ends.groupby("model", sort=False):
-        ax.plot(part.trace, part.accuracy, ls="none", **styles[model])
-    ax.set(xscale="log", xlabel=TRACE, ylabel=ACCURACY)
-    plain_log_axis(ax.xaxis, ends.trace)
     return ax
 
 
@@ -198,31 +170,4 @@ def treatments(answers: pd.DataFrame, ax: Axes) -> Axes:
     ax.set(xscale="log", xlabel="trace, relative to no treatment", ylabel="accuracy gained (points)")
     if models:
         plain_log_axis(ax.xaxis, pd.concat([1 / flatter["mean"], pd.Series([1.0])]))
-    return ax
-
-
-def predicted_inflation(ladder: pd.DataFrame, ax: Axes) -> Axes:
-    """Draw the factor by which enlargement changes the trace of each kind of parameter, by width."""
-    for i, (kind, part) in enumerate(ladder.groupby("parameters", sort=False)):
-        ax.plot(part.d_model, part.factor, marker=MARKERS[i], ms=5, color=f"C{i}", label=kind)
-    ax.set(xscale="log", yscale="log")
-    ax.set(xlabel="d_model of the small model", ylabel="factor of the Fisher trace")
-    widths = sorted(ladder.d_model.unique())
-    ax.set_xticks(widths, widths, fontsize="small")
-    ax.xaxis.set_minor_formatter(NullFormatter())
-    ax.yaxis.set_major_formatter("{x:g}")
-    ax.legend()
-    return ax
-
-
-# Figures of the languages.
-
-
-def entropy_by_masks(table: pd.DataFrame, ax: Axes) -> Axes:
-    """Draw the entropy of one masked token against the number of masks, one line a language."""
-    for i, (name, part) in enumerate(table.groupby("language", sort=False)):
-        style: Style = {"color": f"C{i}", "marker": MARKERS[i], "capsize": 2}
-        ax.errorbar(part.masks, part.entropy, 1.96 * part.standard_error, **style)[0].set_label(name)
-        ax.axhline(np.log(part.words.iloc[0]), color=f"C{i}", ls=":", lw=1)
-    ax.set(xlabel="masked tokens of the sentence", ylabel="entropy of one of them (nats)")
     return ax

@@ -10,7 +10,6 @@ from sameloss.studies.names import display_name
 from sameloss.studies.same_loss.claims import (
     EACH,
     EXPANDED,
-    FLATTER,
     LOG_ODDS,
     MAIN,
     POINTS,
@@ -58,7 +57,7 @@ def row_name(row: Any) -> str:
 
     >>> row_name(pd.Series({"row": "neighbouring sizes", "over": "d24", "treatment": None, "model": "d96"}))
     'd = 24 to d = 96'
-    >>> row_name(pd.Series({"row": FLATTER, "over": None, "treatment": "sgd-noise, s = 1", "model": "d32"}))
+    >>> row_name(pd.Series({"row": "flatter", "over": None, "treatment": "sgd-noise, s = 1", "model": "d32"}))
     'flatter: label noise, s = 1: d = 32'
     """
     treatment, over, model = (
@@ -80,12 +79,6 @@ def checkpoints(table: pd.DataFrame, reading: str = EXPANDED) -> pd.DataFrame:
 def main_lr(table: pd.DataFrame) -> float:
     """Return the peak rate of the main comparison on one language, which labels its untrained models."""
     return float(table[table.stage == "untrained"].lr.iloc[0])
-
-
-def main_descents(table: pd.DataFrame, reading: str = EXPANDED) -> pd.DataFrame:
-    """Return the `checkpoints` of complete descents at the main rate on one language."""
-    rows = checkpoints(table, reading)
-    return rows[(rows.stage == "descent") & (rows.lr == main_lr(table))]
 
 
 UNITS = {
@@ -168,121 +161,7 @@ def control_table(answers: pd.DataFrame, question: str) -> pd.DataFrame:
     return table.drop(columns=empty + (["language"] if table.language.nunique() == 1 else []))
 
 
-# Sentences: what a page found, and the titles of figures.
-
-
 def main_answer(answers: pd.DataFrame, question: str) -> Any:
     """Return the first computed main answer to a question; None if there is none."""
     rows = answers[(answers.question == question) & (answers.row == MAIN) & answers["mean"].notna()]
     return None if rows.empty else rows.iloc[0]
-
-
-def fold_in_words(ratio: float) -> str:
-    """Return how a trace moves that is divided by a ratio.
-
-    >>> fold_in_words(1.47), fold_in_words(0.5)
-    ('falls 1.47-fold', 'rises 2.00-fold')
-    """
-    return f"falls {ratio:.2f}-fold" if ratio > 1 else f"rises {1 / ratio:.2f}-fold"
-
-
-def _where(row: Any, answers: pd.DataFrame, condition: str) -> str:
-    """Begin a title: the language of a row, where there are several, and a condition."""
-    several = answers.language.nunique() > 1
-    return (
-        f"On the {LANGUAGES[row.language]}, {condition}" if several else condition[0].upper() + condition[1:]
-    )
-
-
-def _doubt(row: Any) -> str:
-    """End a title: what the interval of a row leaves open."""
-    if np.isnan(row.low):
-        return " (one draw)"
-    zero_inside = row.low <= (1.0 if row.unit == RATIO else 0.0) <= row.high
-    return f", within the error of {int(row.replicates)} draws" if zero_inside else ""
-
-
-def _why_not(answers: pd.DataFrame, question: str) -> str:
-    """Title of a figure whose comparison could not be made."""
-    reasons = answers[(answers.question == question) & (answers.row == MAIN)].reason.dropna()
-    return f"Nothing can be compared here: {[*reasons, 'these runs have no pair of models'][0]}."
-
-
-def steps_finding(answers: pd.DataFrame, table: pd.DataFrame) -> str:
-    """Return what more steps at equal KL do to trace and accuracy, as far as both were asked."""
-    flatter, better = (main_answer(answers, question) for question in ("flatness by steps", "steps"))
-    effects = []
-    if flatter is not None:
-        effects.append(f"the trace {fold_in_words(flatter['mean'])}{_doubt(flatter)}")
-    if better is not None:
-        effects.append(f"accuracy changes by {better['mean']:+z.1f} points{_doubt(better)}")
-    if not effects:
-        return "These runs have no plateau."
-    main = flatter if flatter is not None else better
-    steps = table[(table.stage == "plateau") & (table.language == main.language)].steps
-    span = f"between steps {steps.min():,} and {steps.max():,} of the plateau"
-    return f"{_where(main, answers, span)}, {' and '.join(effects)}."
-
-
-def rate_factor(answers: pd.DataFrame, table: pd.DataFrame) -> tuple[float, float] | None:
-    """Return by what the learning rate is divided, and the trace multiplied; None without two rates."""
-    if (main := main_answer(answers, "flatness by rate")) is None:
-        return None
-    rates = table[(table.language == main.language) & (table.stage == "descent")].lr
-    divided = rates.max() / rates.min()
-    return float(divided), float(divided ** -main["mean"])
-
-
-def rate_finding(answers: pd.DataFrame, table: pd.DataFrame) -> str:
-    """Return what the learning rate alone does to the trace."""
-    if (factor := rate_factor(answers, table)) is None:
-        return "These runs have one learning rate."
-    main = main_answer(answers, "flatness by rate")
-    where = _where(main, answers, "at equal size and KL")
-    of_sizes = answers.query("row == @EACH and question == @main.question and language == @main.language")
-    ends = sorted(factor[0] ** -of_sizes["mean"].dropna())
-    spread = f" ({ends[0]:.1f} to {ends[-1]:.1f} by size)" if len(ends) > 1 else ""
-    change = f"dividing the learning rate by {factor[0]:g} multiplies the trace by {factor[1]:.1f}"
-    return f"{where}, {change}{spread}."
-
-
-def trace_finding(answers: pd.DataFrame, table: pd.DataFrame, control: str = "") -> str:
-    """Return the effect of size on the trace, and under one control, or else of the learning rate."""
-    if (main := main_answer(answers, "flatness by size")) is None:
-        return _why_not(answers, "flatness by size")
-    chosen = answers[(answers.question == "flatness by size") & (answers.language == main.language)]
-    own = chosen[chosen.row == control]["mean"].dropna()
-    more = ""
-    if len(own):
-        more = f"; {control}, {own.iloc[0]:.2f} times"
-    elif not control and (factor := rate_factor(answers, table)):
-        more = f"; dividing the learning rate by {factor[0]:g} multiplies traces by {factor[1]:.1f}"
-    ratio = f"the smallest model's trace is {main['mean']:.2f} times the largest's"
-    return f"{_where(main, answers, 'at equal KL')}, {ratio}{_doubt(main)}{more}."
-
-
-def correlation_finding(answers: pd.DataFrame) -> str:
-    """Return how accuracy goes with the trace across sizes, on each language."""
-    rows = answers[(answers.question == "flatness as a cause") & answers["mean"].notna()]
-    slopes = rows[rows.row == "between sizes"]
-    fits = rows[rows.row == "between sizes, r²"].set_index("language")["mean"]
-    if slopes.empty:
-        return "These runs have too few sizes for a correlation."
-    changes = " and ".join(
-        f"{effect_in_words(row)} on the {LANGUAGES[row.language]} (mean r² within a draw: "
-        f"{fits[row.language]:.2f})"
-        for _, row in slopes.iterrows()
-    )
-    return f"Across sizes, accuracy changes by {changes}; the paper's r² on its grammar is 0.92."
-
-
-def treatment_finding(answers: pd.DataFrame) -> str:
-    """Return how far treatments of one model move its trace, and what that does to accuracy."""
-    if (main := main_answer(answers, "flatness as a cause")) is None:
-        return "These runs have no model that was made flatter or sharper."
-    flatter = answers[(answers.row == FLATTER) & (answers.language == main.language)]
-    most = float(np.exp(np.log(flatter["mean"]).abs().max()))
-    return (
-        f"{_where(main, answers, 'treatments')} change the trace up to {most:.1f}-fold; each 2.7-fold drop "
-        f"of it changes accuracy by {main['mean']:+z.2f} points{_doubt(main)}."
-    )
