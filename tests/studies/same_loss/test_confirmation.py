@@ -137,6 +137,20 @@ def test_the_ratio_of_traces(trainings, cells):
     assert sorted(library) == pytest.approx(sorted(values[96] - values[24]), abs=1e-6)
 
 
+def test_what_the_front_page_says_in_words_is_in_the_record():
+    """Interventions move flatness further than size and gain less; at half its rate the larger is sharper."""
+    cells, arms = open_page("04_interventions").recorded("workstation")
+    sharper, lead = (leads(cells, SMALL, LARGE, of).lead.mean() for of in ("log trace", OWN))
+    for arm in arms.values():
+        found = line(cells, arm, len(arms))
+        assert abs(found.flatter.value) > -sharper > 0
+        assert found.gained.value < lead
+    confirmed, _ = open_page("02_confirmation").recorded("workstation")
+    slow = LARGE._replace(lr=LARGE.lr / 2)
+    assert leads(confirmed, SMALL, slow, "log trace").lead.min() > 0
+    assert leads(confirmed, SMALL, slow, OWN).lead.min() > 0
+
+
 @pytest.mark.parametrize("page", ["02_confirmation", "04_interventions"])
 def test_the_default_has_runs_of_the_record(tmp_path, page):
     listed = {run.key for run in opened(page, {"preset": "workstation"}, kept_runs()).runs()}
