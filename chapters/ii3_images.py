@@ -350,7 +350,7 @@ from sameloss.studies.local_signal_images.experiment import KernelFit
 from sameloss.studies.local_signal_images.theory import PLACEMENTS, LogisticDescent, PooledCNN, WideResNet
 
 LONG = {
-    "source": ImageSource(halves=True), "examples": 800, "seeds": 15, "noises": (0.0, 0.25, 0.5, 1.0),
+    "source": ImageSource(halves=True), "examples": 800, "seeds": 34, "first_seed": 115, "noises": (0.0, 0.25, 0.5, 1.0),
     "sizes": ((1, 16), (2, 8)),  # factor by which images are downsampled, side of the background
     "placements": PLACEMENTS, "every": True,  # all placements and sizes at every noise, not only at the first and the last
     "network": PooledCNN((16, 32, 32), (1, 2, 1)), "descent": LogisticDescent(3e-3, 64, 500), "kernel": KernelFit(),
@@ -359,7 +359,7 @@ LONG = {
     "theirs": False,  # whether data and network are the thesis' own
 }  # fmt: skip
 LAPTOP = LONG | {
-    "examples": 500, "seeds": 3, "noises": (0.0, 0.5, 1.0), "every": False, "descent": LogisticDescent(3e-3, 64, 350)
+    "examples": 500, "seeds": 3, "first_seed": 100, "noises": (0.0, 0.5, 1.0), "every": False, "descent": LogisticDescent(3e-3, 64, 350)
 }  # fmt: skip
 SMOKE = LAPTOP | {
     "examples": 80, "seeds": 2, "noises": (0.0, 0.5), "network": PooledCNN((4, 8, 8)), "descent": LogisticDescent(3e-3, 32, 16),
@@ -424,7 +424,7 @@ own, *others = sizes  # named as in Table B.1
 elsewhere = page.placements if page.every else page.placements[:1]
 places = [(own, place) for place in page.placements]
 places += [(size, place) for size in others for place in elsewhere]
-repeats = range(100, 100 + page.seeds)  # the pilot used smaller ones
+repeats = range(page.first_seed, page.first_seed + page.seeds)  # the pilot used smaller ones
 
 
 def scene(size, placement, noise):
