@@ -256,6 +256,8 @@ if by_rate is not None:
         f"At equal size and KL, a learning rate {times:g} times as small has a trace "
         f"{times ** -by_rate['mean']:.1f} times as large."
     )
+else:
+    finding("These runs have one learning rate.")
 for ax in figures.by_language(measured, trace_against_kl):
     drawing.label_ends(ax)
 
@@ -272,9 +274,10 @@ by_steps = tables.main_answer(answers, "flatness by steps")
 if by_steps is not None:
     steps = measured[(measured.language == by_steps.language) & (measured.stage == "plateau")].steps
     finding(
-        f"From step {steps.min():,} to step {steps.max():,} the trace falls {by_steps['mean']:.2f}-fold "
-        f"({by_steps.low:.2f} to {by_steps.high:.2f})."
+        f"The trace at step {steps.min():,} is {tables.effect_in_words(by_steps)} that at step {steps.max():,}."
     )
+else:
+    finding("These runs have no plateau.")
 left, right = drawing.panels(2, width=4.5)
 figures.along_plateau(first, "trace", figures.TRACE, left)
 figures.along_plateau(first, "kl", "KL (nats per masked token)", right)
@@ -304,9 +307,11 @@ across = across.drop_duplicates("row").set_index("row")  # on the first language
 if "between sizes" in across.index:
     slope, fit = across.loc["between sizes"], across.loc["between sizes, r²"]
     finding(
-        f"Across sizes, accuracy rises by {slope['mean']:.1f} points for each factor e of flatness "
-        f"({slope.low:.1f} to {slope.high:.1f}); the mean r² within a draw is {fit['mean']:.2f}, the paper's 0.92."
+        f"Across sizes, accuracy changes by {tables.effect_in_words(slope)}; "
+        f"the mean r² within a draw is {fit['mean']:.2f}, the paper's 0.92."
     )
+else:
+    finding("These runs have too few sizes for a correlation.")
 drawing.legend(figures.by_language(measured, accuracy_against_trace)[0])
 
 # %% [markdown]
@@ -321,6 +326,8 @@ compared = ratios[ratios.row.isin(AT) & ratios["mean"].notna()].drop_duplicates(
 if len(compared):
     times = " and ".join(f"{row['mean']:.2f} times {AT[row.row]}" for _, row in compared.iterrows())
     finding(f"At equal KL, the smallest model's trace relative to the largest's is {times}.")
+else:
+    finding("Nothing can be compared here: these runs have no pair of models at one KL.")
 figures.effects_by_language(ratios)
 
 # %%
