@@ -36,7 +36,7 @@ page.prepare([run for other in pages for run in other.runs()])
 #
 # The table covers all comparisons of Part I. It has the memory and the time of the training runs alone, one
 # after another, with every sentence counted at full length. The time on a core is what the record of training runs took,
-# by the median per operation. `gpu` and `paper` are estimated for an NVIDIA H200 from its data
+# by the price per operation. `gpu` and `paper` are estimated for an NVIDIA H200 from its data
 # sheet (989 TFLOP/s in bfloat16, 67 in float32 for LSTMs), assuming 40 % of the peak and
 # ten milliseconds to launch the work on a micro-batch. The section *Measured on a GPU* has what an H100 took, and
 # *Recorded runs* what recorded presets took.
@@ -69,9 +69,10 @@ render(pd.DataFrame(rows))
 # ## Estimates compared with measurements
 #
 # Every chapter prints its estimate before it computes anything, and refuses to start above `max_hours`, however busy the
-# machine is. The estimate of a run is what others of its kind took in `results/runs`: the median of their times or, where
-# operations are counted, as for training runs and probes, of the time per operation. The table compares estimates with the runs behind
-# this book; the measured times of eight in ten are between the last two columns, as multiples of the estimates.
+# machine is. The estimate of a run is what others of its kind took in `results/runs`: the lower quartile of their times,
+# as a busy machine only adds, or, where operations are counted, as for training runs and probes, of the time per
+# operation. The table compares estimates with the runs behind this book; the measured times of eight in ten are between
+# the last two columns, as multiples of the estimates.
 
 # %%
 from sameloss.book.chapter import say
