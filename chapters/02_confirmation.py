@@ -27,7 +27,12 @@ lr: float = None  # peak learning rate
 batch: int = None  # sentences
 layers: int = None  # of all models; None: those of each size
 labels: str = None  # posterior, or likelihood as in the released code
+probe_seeds: int = None  # sets of labelled sentences, each with a probe of its own
 trace_sentences: int = None  # masked sentences an estimate of the trace uses
+estimator: str = None  # of the trace: sampled, exact or rademacher; None: sampled
+trace_labels: int = None  # that the estimator draws for a sentence; None: one
+grammar: str = None  # file with a grammar of yours, NLTK's notation or lines `LHS RHS... p`
+length_limit: int = None  # longest sentence (tokens) of it; a recursive grammar needs it
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one per core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
@@ -303,6 +308,7 @@ TASKS = ("root", "span2")  # the start symbol, and the symbol above the first ha
 from sameloss.book.cells import begin
 from sameloss.languages.paper import PAPER_LANGUAGE
 from sameloss.studies.same_loss.experiment import Measures
+from sameloss.studies.same_loss.parameters import BOUNDS
 from sameloss.training.loop import PLAIN, Execution
 from sameloss.training.objectives import EXACT, ORDINARY
 
@@ -314,7 +320,8 @@ WORKSTATION = {
     "lengths": {"d24": (0, 1250, 2500, 5000, 10_000), "d96": (0, 312, 625, 1250, 1750, 2500)},  # 0: untrained
     "added": {(19, "d96"): (1479,), **{(draw, "d96"): (884,) for draw in (17, 18, 24, 25, 35, 37, 39)}},  # by the rule on KL
     "lr": 0.005, "other_rates": {"d24": 2, "d96": 0.5}, "other_seeds": 4, "other_added": {},  # multiples
-    "batch": 256, "labels": "posterior", "held_out": 4000, "test": 20_000, "measures": READ, "trace_sentences": 8000,
+    "batch": 256, "labels": "posterior", "held_out": 4000, "test": 20_000, "measures": READ,
+    "probe_seeds": 3, "trace_sentences": 8000, "estimator": "sampled", "trace_labels": 1,
 }  # fmt: skip
 LAPTOP = WORKSTATION | {
     "seeds": 1, "trainings": 1, "lengths": {"d24": (5000, 10_000), "d96": (1250, 1750)}, "added": {}, "other_rates": {},
@@ -328,12 +335,12 @@ GPU = WORKSTATION | {
     "language": PAPER_LANGUAGE, "tasks": ("root", "span16", "span8"), "objective": ORDINARY, "corpus": 4_000_000,
     "execution": Execution(autocast=True, compiled=True, by_length=True), "sizes": ("5M", "13M", "41M"), "seeds": 1,
     "trainings": 1, "lengths": {"13M": (0, 1250, 2500, 5000, 10_000)}, "added": {}, "lr": 0.001, "batch": 1024, "held_out": 20_000,
-    "test": 10_000, "measures": Measures(features=None, train=20_000, many_labels=20_000, probe_sets=1), "trace_sentences": 10_000,
+    "test": 10_000, "measures": Measures(features=None, train=20_000, many_labels=20_000), "probe_seeds": 1, "trace_sentences": 10_000,
 }  # fmt: skip
 
 # %% tags=["experiment", "hide-input"]
 PRESETS = {"smoke": SMOKE, "laptop": LAPTOP, "workstation": WORKSTATION, "gpu": GPU}
-page = begin(globals(), "02_confirmation", PRESETS, {"seeds": (1, 16)}, record="workstation")
+page = begin(globals(), "02_confirmation", PRESETS, BOUNDS | {"seeds": (1, 16)}, record="workstation")
 
 # %% [markdown]
 # **From the language to a measurement.** A model is trained on the exact conditionals of fresh sentences, and then measured: its KL, the trace of
@@ -343,49 +350,67 @@ page = begin(globals(), "02_confirmation", PRESETS, {"seeds": (1, 16)}, record="
 # %% tags=["experiment"]
 from dataclasses import replace
 
+from sameloss.errors import ParameterError
+from sameloss.measures.flatness.trace import ESTIMATORS
 from sameloss.models.sizes import SIZES
+from sameloss.studies.parameters import choose
+from sameloss.studies.same_loss.parameters import grammar_of
+
+SHAPES = SIZES["laptop"] | SIZES["paper"]
+language, tasks = page.language, page.tasks
+if page.grammar:
+    language = grammar_of(page.grammar, page.length_limit)
+    tasks = tuple(task for task in language.build().tasks if language.build().classes(task) > 1)
+    if not tasks:
+        raise ParameterError(f"Every symbol that probes could read is the same in all sentences of {page.grammar}.")
+kind, estimator = (
+    choose("labels", page.labels, ("posterior", "likelihood")),
+    choose("estimator", page.estimator, ESTIMATORS),
+)
+sizes = [choose("size", size, SHAPES) for size in page.sizes]
+if len(set(sizes)) < 2:
+    raise ParameterError(f"sizes are compared: give two of {', '.join(SHAPES)}, the smaller one first.")
+
+# %% tags=["experiment"]
 from sameloss.runs.pretraining import Pretraining
 from sameloss.runs.sampling import CorpusSampling, Downstream, HeldOutConditionals, LabelledSampling
 from sameloss.seeds import stream_seed
-from sameloss.studies.parameters import choose
 from sameloss.studies.same_loss.experiment import language_baselines, model_measurement
 from sameloss.training.loop import Optimisation
 
-SHAPES = SIZES["laptop"] | SIZES["paper"]
-kind = choose("labels", page.labels, ("posterior", "likelihood"))
+measures = replace(page.measures, probe_sets=page.probe_seeds)
+of_trace = {"trace_sentences": page.trace_sentences, "estimator": estimator, "trace_labels": page.trace_labels}
+
+
+def shape_of(size):
+    """A size with as many layers as a reader wants."""
+    return replace(SHAPES[size], layers=page.layers or SHAPES[size].layers)
 
 
 def sentences_of(draw):
     """Labelled sentences for probes, and sentences on which KL is measured."""
-    language, train = (
-        replace(page.language, seed=draw),
-        max(page.measures.many_labels, page.measures.train * page.measures.probe_sets),
-    )
-    labelled = LabelledSampling(language, Downstream(page.tasks, kind, train, page.test, 1, draw))
-    return labelled, HeldOutConditionals(language, page.held_out, draw)
+    drawn, train = language.drawn(draw), max(measures.many_labels, measures.train * measures.probe_sets)
+    labelled = LabelledSampling(drawn, Downstream(tasks, kind, train, page.test, 1, draw))
+    return labelled, HeldOutConditionals(drawn, page.held_out, draw)
 
 
 # %% tags=["experiment"]
 def measured(draw, size, steps, lr, training):
     """The run that trains one model on one draw and measures it; at other rates without fine-tuning."""
-    shape = SHAPES[choose("size", size, SHAPES)]
-    shape = replace(shape, layers=page.layers or shape.layers)
-    optimisation = Optimisation(max(1, steps), page.batch, lr)
+    shape, optimisation = shape_of(size), Optimisation(max(1, steps), page.batch, lr)
     trained = Pretraining(
-        CorpusSampling(replace(page.language, seed=draw), page.corpus, draw), shape, optimisation,
+        CorpusSampling(language.drawn(draw), page.corpus, draw), shape, optimisation,
         seed=stream_seed("training", draw, shape.d_model, steps, training), checkpoints=(optimisation.steps,),
         micro_batch=page.batch, resume_every=1000, objective=page.objective, execution=page.execution,
     )  # fmt: skip
-    tuned = page.measures.finetuning_lrs if lr == page.lr else ()
-    measures = replace(page.measures, trace_sentences=page.trace_sentences, finetuning_lrs=tuned)
-    return model_measurement(trained, steps, *sentences_of(draw), measures, controls=False)
+    tuned = measures.finetuning_lrs if lr == page.lr else ()
+    own = replace(measures, finetuning_lrs=tuned, **of_trace)
+    return model_measurement(trained, steps, *sentences_of(draw), own, controls=False)
 
 
 def baselines_of(draw):
     """The run that measures what needs no model: the bag of words, one-hot tokens, the lookup table."""
-    return language_baselines(
-        *sentences_of(draw), replace(page.measures, capacities=False, finetuning_lrs=())
-    )
+    return language_baselines(*sentences_of(draw), replace(measures, capacities=False, finetuning_lrs=()))
 
 
 # %% [markdown]
@@ -402,8 +427,8 @@ def lengths_of(draw, size, added):
     return *known, *added.get((draw, size), ())
 
 
-draws, models = page.draws[: page.seeds], [(size, page.lr) for size in page.sizes]
-others = [(size, factor * page.lr) for size, factor in page.other_rates.items() if size in page.sizes]
+draws, models = page.draws[: page.seeds], [(size, page.lr) for size in sizes]
+others = [(size, factor * page.lr) for size, factor in page.other_rates.items() if size in sizes]
 sets = [(draws, models, page.added), (draws[: page.other_seeds], others, page.other_added)]
 points = [
     (draw, size, steps, rate, training)
@@ -428,19 +453,29 @@ trained = table.rename(columns={"draw": "replicate", "size": "model"})
 trained["stage"] = trained.steps.map(lambda steps: "descent" if steps else "untrained")
 bag_of_words = baselines[baselines.quantity == "bag-of-words kl"].set_index("draw").value.to_dict()
 page.results = cells(trained, bag_of_words), baselines
-small, large = Arm(page.sizes[0], page.lr), Arm(page.sizes[-1], page.lr)
+small, large = Arm(sizes[0], page.lr), Arm(sizes[-1], page.lr)
 
 # %% [markdown]
 # ## In small, on this machine
 #
-# By default the cells above open one draw and one training of each length, which are recorded; with other parameters they compute. The lead at the smallest KL that the smaller
-# model reaches, or at 3 %:
+# By default the cells above open one draw and one training of each length, which are recorded; with other parameters they compute. The lead at 3 %, or else at the smallest KL
+# that both reach:
 
 # %%
 mine, _ = page.results
-own = [(name, of, leads(mine, small, large, of)) for of, name in NAMES.items() if of in mine]
-per_draw = pd.concat([found.assign(reading=name) for name, _, found in own]).rename_axis("draw").reset_index()
+own = [(name, leads(mine, small, large, of)) for of, name in NAMES.items() if of in mine]
+per_draw = pd.concat([found.assign(reading=name) for name, found in own]).rename_axis("draw").reset_index()
+apart = sorted({*draws} - {*own[0][1].index})
+if apart:
+    say(f"On draws {', '.join(map(str, apart))} the lengths of the two sizes pass no common KL, see below.")
 render(per_draw[["reading", "draw", "lead", "kl", "first steps", "second steps"]], decimals=1)
+
+# %% [markdown]
+# Each cell: the KL in per cent of the bag of words', the accuracy on the model's own features in per cent, and the trace.
+
+# %% tags=["hide-input"]
+each = mine.reset_index().assign(trace=lambda table: np.exp(table["log trace"]))
+render(each[["replicate", "model", "lr", "steps", "kl", OWN, "trace"]].rename(columns={"replicate": "draw"}))
 
 # %% [markdown]
 # ## By hand, and in plain PyTorch
@@ -473,25 +508,25 @@ tiny.conditionals(two_words)[0, 0]  # at its first position, whatever word stand
 from sameloss.languages.masking import mask_batch
 from sameloss.training.objectives import loss_of
 
-language = replace(page.language, seed=draws[0]).build()
+built = language.drawn(draws[0]).build()
 generator = torch.Generator().manual_seed(0)
-sentences = language.sample(2000, generator)
-conditionals = language.conditionals(sentences)
-model = SHAPES[page.sizes[0]].build(language.words, language.max_length, seed=0)
-hyperparameters = {"lr": 0.005, "betas": (0.9, 0.98), "eps": 1e-6, "weight_decay": 0.0}
+sentences = built.sample(2000, generator)
+conditionals = built.conditionals(sentences)
+model = shape_of(sizes[0]).build(built.words, built.max_length, seed=0)
+hyperparameters = {"lr": page.lr, "betas": (0.9, 0.98), "eps": 1e-6, "weight_decay": 0.0}
 optimiser, losses = torch.optim.AdamW(model.parameters(), **hyperparameters), []
 for _ in range(50):
-    rows = torch.randint(len(sentences.lengths), (256,), generator=generator)
-    t = (torch.rand(256, generator=generator) * sentences.lengths[rows]).long()
+    rows = torch.randint(len(sentences.lengths), (page.batch,), generator=generator)
+    t = (torch.rand(page.batch, generator=generator) * sentences.lengths[rows]).long()
     masked = sentences.tokens[rows].long()
-    masked[torch.arange(256), t] = 0  # [MASK]
+    masked[torch.arange(page.batch), t] = 0  # [MASK]
     log_f = model(masked, t, sentences.lengths[rows]).log_softmax(-1)
     loss = -(conditionals[rows, t].float() * log_f).sum(1).mean()
     optimiser.zero_grad()
     loss.backward()
     optimiser.step()
     losses.append(loss.item())
-library = loss_of(EXACT, generator, language)(model, mask_batch(sentences.rows(rows), t)).masked.item()
+library = loss_of(EXACT, generator, built)(model, mask_batch(sentences.rows(rows), t)).masked.item()
 again = -(conditionals[rows, t].float() * model(masked, t, sentences.lengths[rows]).log_softmax(-1)).sum(1)
 print(f"first batch {losses[0]:.2f}, last {losses[-1]:.2f} nats per masked token; after its step")
 print(f"plain {again.mean().item():.6f}, library {library:.6f}")
@@ -537,7 +572,7 @@ from sameloss.measures.downstream import contextual_features
 
 with torch.no_grad():
     features = contextual_features(model, sentences).cpu().numpy()
-y = labels_of(language, sentences, page.tasks[0], "posterior").numpy()
+y = labels_of(built, sentences, max(tasks, key=built.classes), "posterior").numpy()
 probe = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=500)).fit(
     features[:1500], y[:1500]
 )
@@ -561,7 +596,7 @@ print("the library's KL is that of two loops:", bool(abs(plain / library - 1) < 
 #
 # 1. Does the lead depend on the rate? `-p lr 0.0025`. At which KL are the sizes compared now?
 # 2. Three sizes: `-p sizes d24,d48,d96` (the first and the last are compared), or shallow ones: `-p layers 1`.
-# 3. Another language: change `GRAMMAR` in the first cell of the experiment, for example to `words=64`.
+# 3. Another language: change `GRAMMAR` in the first cell of the experiment, for example to `words=64`, or read a grammar of your own, `-p grammar FILE`.
 # 4. A new reading: add a probe of your own in the last cell of the section above, and read both sizes with it.
 
 # %% tags=["hide-input"]

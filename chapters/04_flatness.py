@@ -38,6 +38,8 @@ batch: int = None  # sentences of a training step; None: the preset's
 labels: str = None  # posterior, or likelihood as in the released code
 probe_seeds: int = None  # sets of labelled sentences, each with a probe of its own
 trace_sentences: int = None  # masked sentences an estimate of the trace uses
+estimator: str = None  # of the trace: sampled, exact or rademacher; None: sampled
+trace_labels: int = None  # that the estimator draws for a sentence; None: one
 grammar: str = None  # file with a grammar of yours, NLTK's notation or lines `LHS RHS... p`
 length_limit: int = None  # longest sentence (tokens) of it; a recursive grammar needs it
 opt: str = None  # stand-in, or a causal model's name or folder; None: the preset's
@@ -472,7 +474,7 @@ print("parts of the trace add up to it:", bool(abs(total - trace.total.mean) < 1
 #
 # - For Figure 3 the paper trains with SGD from the start, which does not saturate within a laptop's budget; here AdamW continues training
 #   at a constant rate.
-# - The paper samples 50 labels for each of 10,000 sentences; here one label for each of the preset's sentences.
+# - The paper samples 50 labels for each of 10,000 sentences; here one label for each of the preset's sentences (`-p trace_labels 50`).
 # - Main traces are over native parameters; the rows *enlarged to one width* use the paper's embedding.
 #
 # ## Exercises

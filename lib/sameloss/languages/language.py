@@ -1,6 +1,7 @@
 """The protocol of all languages: sentences, exact conditionals, and labels of downstream tasks."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -91,9 +92,6 @@ class LanguageSpec:
     pretrained: ClassVar[bool] = False
     """Whether a pre-trained model, whose passes take longest, draws and reads the sentences."""
 
-    seeded: ClassVar[bool] = True
-    """Whether a field `seed` draws the language."""
-
     if TYPE_CHECKING:  # a dataclass would take a property here for the default of a field
 
         @property
@@ -107,6 +105,10 @@ class LanguageSpec:
     def build(self) -> Language:
         """Construct the language."""
         raise NotImplementedError
+
+    def drawn(self, seed: int) -> "LanguageSpec":
+        """The draw of this seed; a language that is not random is its only draw."""
+        return replace(self, seed=seed)  # type: ignore[type-var]
 
     def reading_flops(self, sentences: float, conditionals: float = 0.0) -> float:
         """Floating-point operations of a pre-trained model, as far as they can be told beforehand.

@@ -58,7 +58,6 @@ class HubTeacherSpec(LanguageSpec):
     tolerance: float = 0.0  # of conditionals; 0: exact
 
     pretrained: ClassVar[bool] = True
-    seeded: ClassVar[bool] = False
 
     @classmethod
     def of(cls, model: str, corpus: str | None, **fields: Any) -> "HubTeacherSpec":
@@ -146,6 +145,9 @@ class HubTeacherSpec(LanguageSpec):
         options |= {"local_files_only": local, "revision": self.model_commit or "main"}
         with explained(what, "opt", self.model):
             return load_without_code(load, self.model, **options)
+
+    def drawn(self, seed: int) -> "HubTeacherSpec":
+        return self
 
     @lru_cache(maxsize=2)  # noqa: B019 - loading takes seconds, and several runs of a process need it
     def build(self) -> "HubTeacher":

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 from math import isclose
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 from unicodedata import normalize
 
 import networkx as nx
@@ -57,8 +57,6 @@ class GrammarText(LanguageSpec):
     text: str
     length_limit: int | None = None
 
-    seeded: ClassVar[bool] = False
-
     @cached_property
     def _language(self) -> PCFG:
         return PCFG(read_grammar(self.text), self.length_limit)
@@ -75,6 +73,9 @@ class GrammarText(LanguageSpec):
 
     def build(self) -> PCFG:
         return self._language
+
+    def drawn(self, seed: int) -> "GrammarText":
+        return self
 
 
 def read_grammar(text: str) -> Grammar:

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -127,6 +127,8 @@ class Measures:
     trace_sentences: int = 8000
     capacities: bool = False  # whether features are expanded and projected without the other controls
     finetuning_lrs: tuple[float, ...] = ()  # of models that are fine-tuned without the other controls
+    estimator: str = "sampled"  # of the trace, see `fisher_trace`
+    trace_labels: int = 1  # that it draws for a sentence
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,8 @@ class Experiment:
     labels: LabelKind = "posterior"
     probe_sets: int = 3
     trace_sentences: int = 8000
+    estimator: str = "sampled"  # of the trace
+    trace_labels: int = 1  # for each of its sentences
     micro_batch: int | None = None  # None: the batch
     processes: int = 1  # that share one training
     setups: tuple[Setup, ...] = ()
@@ -172,7 +176,8 @@ class Experiment:
     @property
     def measures(self) -> Measures:
         """The preset's measures, with what a reader has set."""
-        return replace(self.measured, probe_sets=self.probe_sets, trace_sentences=self.trace_sentences)
+        own = {f.name: getattr(self, f.name) for f in fields(Measures) if hasattr(self, f.name)}
+        return replace(self.measured, **own)
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -209,9 +214,8 @@ class Replicate:
 
     @property
     def language(self) -> LanguageSpec:
-        """The replicate's draw; a grammar that a reader gives has no seed."""
-        language = self.setup.language
-        return replace(language, seed=self.seed) if language.seeded else language  # type: ignore[type-var]
+        """The replicate's draw."""
+        return self.setup.language.drawn(self.seed)
 
     @property
     def _amounts(self) -> "Experiment | Teacher":
@@ -489,7 +493,8 @@ def _measuring_work(run: Any) -> float:
     """Gradients of a trace, and probes, of which controls are about four more."""
     m = run.measures
     probe = probing_flops(m.train, _probed_width(run), m.probe_sets)
-    trace = m.trace_sentences * run.training.sentence_flops
+    labels = run.training.corpus.language.words if m.estimator == "exact" else m.trace_labels
+    trace = labels * m.trace_sentences * run.training.sentence_flops
     return trace + (5 if run.controls or m.capacities else 1) * probe
 
 
@@ -527,7 +532,8 @@ def model_measurement(
     rows = [row("kl", *Estimate.of(divergences(model, *store.get(held_out)))[:2])]
     rows += [row("steps taken", len(checkpoints.history))] if step else []
     masked = held_out_masked(language, m.trace_sentences, held_out.seed, "trace")
-    trace = fisher_trace(model, masked, generator=generator_for("trace labels", held_out.seed))
+    generator = generator_for("trace labels", held_out.seed)
+    trace = fisher_trace(model, masked, estimator=m.estimator, labels=m.trace_labels, generator=generator)
     rows += [row("trace", *trace.total[:2]), row("relative trace", *relative_trace(model, trace)[:2])]
     ratio, rest = divmod(m.width, training.shape.d_model)
     if isinstance(training.shape, EncoderShape) and not rest:

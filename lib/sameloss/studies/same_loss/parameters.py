@@ -9,6 +9,7 @@ from sameloss.errors import LanguageError, ParameterError
 from sameloss.languages import LanguageSpec
 from sameloss.languages.language import LabelKind
 from sameloss.languages.pretrained import HubTeacherSpec
+from sameloss.measures.flatness.trace import ESTIMATORS
 from sameloss.studies.parameters import MOST, MOST_SEEDS, choose
 from sameloss.studies.same_loss.experiment import PRESETS, STAND_IN, Experiment, Setup
 
@@ -39,6 +40,8 @@ def chosen(values: Mapping[str, Any]) -> Experiment:
     given = {FIELDS.get(name, name): value for name, value in values.items() if value is not None}
     if "labels" in given:
         choose("labels", given["labels"], get_args(LabelKind))
+    if "estimator" in given:
+        choose("estimator", given["estimator"], ESTIMATORS)
     own = {field.name for field in fields(Experiment)} & given.keys()
     e: Experiment = replace(values["experiment"], **{name: given[name] for name in own})
     e = replace(e, setups=tuple(_changed(setup, given) for setup in e.setups))
@@ -117,7 +120,7 @@ def _with_languages(config: Experiment, values: Mapping[str, Any]) -> Experiment
             "one of them out."
         )
     if grammar:
-        spec = _grammar(grammar, values.get("length_limit"))
+        spec = grammar_of(grammar, values.get("length_limit"))
         config = _replaced(config, "grammar", spec, spec.build().tasks)
     return config
 
@@ -145,8 +148,18 @@ def _replaced(config: Experiment, name: str, language: LanguageSpec, tasks: tupl
     return replace(config, setups=tuple(setups))
 
 
-def _grammar(path: str, length_limit: int | None) -> LanguageSpec:
-    """Read a reader's grammar, and build it once to check it."""
+def grammar_of(path: str, length_limit: int | None) -> LanguageSpec:
+    """Read a reader's grammar, and build it once to check it.
+
+    Args:
+        path: of its file, see `read_grammar`.
+        length_limit: longest sentence (tokens); None: the grammar's own.
+
+    Raises:
+        ParameterError: if it is no readable text file.
+        LanguageError: if it is no grammar.
+
+    """
     from sameloss.languages.grammars.formats import GrammarText
 
     file = Path(path)

@@ -144,10 +144,10 @@ def values_at(cells: pd.DataFrame, arm: Arm, of: str, kl: float = 3.0) -> pd.Ser
 def leads(cells: pd.DataFrame, first: Arm, second: Arm, of: str, kl: float = 3.0) -> pd.DataFrame:
     """The second arm's value less the first's, both at one KL.
 
-    Where the first does not come down to that KL, both are compared at its own end.
+    Where one of them does not come down to that KL, both are compared at its end.
 
     Returns:
-        A row for each draw that has both: lead, least (without interpolation, at its least), kl, first steps
+        A row for each draw in which both pass that KL: lead, least (without interpolation, at its least), kl, first steps
         and second steps.
 
     """
@@ -156,7 +156,7 @@ def leads(cells: pd.DataFrame, first: Arm, second: Arm, of: str, kl: float = 3.0
         curves = [curve_of(cells, draw, arm, of) for arm in (first, second)]
         if not all(courses := [course(curve, of) for curve in curves]):
             continue
-        target = max(kl, float(np.exp(courses[0][-1][0])) * (1 + 1e-9))
+        target = max(kl, *(float(np.exp(points[-1][0])) * (1 + 1e-9) for points in courses))
         one, two = (at_kl(curve, target, of) for curve in curves)
         if one and two:
             least = two.bounds[0] - max(one.bounds)
