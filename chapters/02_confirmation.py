@@ -362,7 +362,9 @@ if page.grammar:
     language = grammar_of(page.grammar, page.length_limit)
     tasks = tuple(task for task in language.build().tasks if language.build().classes(task) > 1)
     if not tasks:
-        raise ParameterError(f"Every symbol that probes could read is the same in all sentences of {page.grammar}.")
+        raise ParameterError(
+            f"Every symbol that probes could read is the same in all sentences of {page.grammar}."
+        )
 kind, estimator = (
     choose("labels", page.labels, ("posterior", "likelihood")),
     choose("estimator", page.estimator, ESTIMATORS),
@@ -379,7 +381,11 @@ from sameloss.studies.same_loss.experiment import language_baselines, model_meas
 from sameloss.training.loop import Optimisation
 
 measures = replace(page.measures, probe_sets=page.probe_seeds)
-of_trace = {"trace_sentences": page.trace_sentences, "estimator": estimator, "trace_labels": page.trace_labels}
+of_trace = {
+    "trace_sentences": page.trace_sentences,
+    "estimator": estimator,
+    "trace_labels": page.trace_labels,
+}
 
 
 def shape_of(size):

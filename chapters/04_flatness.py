@@ -424,7 +424,7 @@ from sameloss.runs.sampling import held_out_masked
 
 replicate = replicates[0]
 smallest = replicate.models[0]
-model = page.store.complete.get(replicate.longest_descent(smallest)).last()  # with weights, at the end
+model = page.with_weights(replicate.longest_descent(smallest)).last()
 masked = held_out_masked(replicate.language.build(), 500, replicate.seed, "trace")
 trace = fisher_trace(model, masked, generator=torch.Generator().manual_seed(0))
 print(f"{smallest}: trace {trace.total.mean:.1f} ± {trace.total.standard_error:.1f}")

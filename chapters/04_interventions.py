@@ -268,7 +268,9 @@ shapes = {name: shape for name, shape in SIZES["laptop"].items() if name not in 
 shape = shapes[choose("size", page.size, shapes)]
 choose("estimator", page.estimator, ESTIMATORS)
 amounts = ("batch", "held_out", "test", "measured", "trace_sentences", "estimator", "trace_labels")
-experiment = replace(EXPERIMENT, **{name: getattr(page, name) for name in amounts}, probe_sets=page.probe_seeds)
+experiment = replace(
+    EXPERIMENT, **{name: getattr(page, name) for name in amounts}, probe_sets=page.probe_seeds
+)
 models = {page.size: replace(shape, layers=page.layers or shape.layers)}
 grammar = EXPERIMENT.setups[0]._replace(models=models)
 

@@ -386,7 +386,7 @@ print(type(opened).__name__, theirs[:4].detach().numpy().round(4), ours[:3].deta
 # A trained model is exported in the same way:
 #
 # ```python
-# model = page.store.complete.get(replicates[0].longest_descent("d24")).last()
+# model = page.with_weights(replicates[0].longest_descent("d24")).last()
 # export_model(model, Path("my-d24"))
 # ```
 #

@@ -84,7 +84,7 @@ figures.effects_by_language(rows)
 recorded = set(recorded_measurements().model)
 native_widths = [shape.d_model for name, shape in SIZES["laptop"].items() if name in recorded]
 multiplied = (by_way["enlarged to one width"] / by_way["main"]).dropna()
-of_languages = [f"by {factor:.1f} on the {tables.LANGUAGES[name]}" for name, factor in multiplied.items()]
+of_languages = [f"by {factor:.1f} on the {tables.language_name(name)}" for name, factor in multiplied.items()]
 say(f"""
 **What we find.** Enlargement alone multiplies the ratio of the traces: {", ".join(of_languages[:-1])} and {of_languages[-1]}. If the embedding contributed all of the trace, it would be by
 {max(native_widths) / min(native_widths):.2g}, the ratio of the widths. The comparison of the paper thus favours its conclusion before any model is trained. Relative to squared weights, which no copying changes, the ratio on the grammar is
@@ -148,7 +148,7 @@ for kind, ratio in zip(("embedding", "matrix", "vector"), ratios, strict=True):
 # of the trained pre-LN model.
 
 # %%
-model = page.store.complete.get(smallest).last().double()
+model = page.with_weights(smallest).last().double()
 language = replicate.language.build()
 masked = held_out_masked(language, 64, 0, "tables")
 post = Encoder(model.shape, language.words, language.max_length, norm="post").double()

@@ -80,7 +80,7 @@ import pandas as pd
 
 from sameloss.studies import drawing
 from sameloss.studies.same_loss.figures import PAPER
-from sameloss.studies.same_loss.tables import LANGUAGES
+from sameloss.studies.same_loss.tables import language_name
 
 drawing.use_style()
 
@@ -112,7 +112,7 @@ finding(
 axes = drawing.panels(len(asked), width=4.4)
 for ax, (name, effects) in zip(axes, asked.items(), strict=True):
     draw_effects(effects, main.loc[BETTER, name], ax)
-    ax.set_title(f"{LANGUAGES[name]}, {main.loc[BETTER, name].replicates} draws")
+    ax.set_title(f"{language_name(name)}, {main.loc[BETTER, name].replicates} draws")
 reached = np.array([1.0, np.exp(7 / slope)])
 axes[0].plot(
     reached, slope * np.log(reached), color=PAPER, ls=":", lw=1.8, label="slope between the paper's sizes"
@@ -156,11 +156,11 @@ from sameloss.studies.same_loss.tables import checkpoints, main_lr
 
 
 def ends_of(table):
-    """On one language, the models that all algorithms train for as many steps."""
+    """On one language, the models that all algorithms train for as many steps, AdamW at the main rate."""
     rows = checkpoints(table)
     others = rows[rows.stage == OTHER]
-    alike = rows.model.isin(others.model) & (rows.lr == main_lr(table)) & rows.stage.isin(["descent", OTHER])
-    return rows[alike & (rows.steps == others.steps.max())]
+    adamw = (rows.stage == "descent") & (rows.lr == main_lr(table)) & rows.model.isin(others.model)
+    return rows[(adamw | (rows.stage == OTHER)) & (rows.steps == others.steps.max())]
 
 
 def predictors(table):
@@ -185,7 +185,7 @@ for at, (name, found) in enumerate(by_language.items()):
     y = np.arange(len(order)) + 0.14 * (1 - 2 * at)
     value, low, high = np.transpose([found[of] for of in order])
     ax.hlines(y, low, high, color=f"C{at}", lw=2)
-    ax.plot(value, y, drawing.MARKERS[at], color=f"C{at}", label=LANGUAGES[name])
+    ax.plot(value, y, drawing.MARKERS[at], color=f"C{at}", label=language_name(name))
 ax.set_yticks(range(len(order)), [name.replace("kl", "KL (the loss)") for name in order])
 ax.axvline(0, color="0.35", lw=1, ls="--", zorder=0)
 ax.set(xlabel="rank correlation of accuracy with less of it")

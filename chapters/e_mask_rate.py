@@ -81,7 +81,7 @@ kl = ratio((many - one).iloc[:, -1])
 from sameloss.studies import drawing
 from sameloss.studies.same_loss import figures
 from sameloss.studies.same_loss.claims import LITTLE_ACCURACY
-from sameloss.studies.same_loss.tables import LANGUAGES
+from sameloss.studies.same_loss.tables import language_name
 
 drawing.use_style()
 COLOURS = ("0.35", "C0")
@@ -113,7 +113,7 @@ def draw_intervals(ax, effects, wide=None):
         ax.hlines(-y, low, high, color=COLOURS[1], lw=3)
         ax.plot(value, -y, "o", color=COLOURS[1], ms=6)
     ax.set_yticks(
-        -np.arange(len(effects)), [LANGUAGES[name].replace(" Markov", "\nMarkov") for name in effects]
+        -np.arange(len(effects)), [language_name(name).replace(" Markov", "\nMarkov") for name in effects]
     )
     ax.set_ylim(0.5 - len(effects), 0.5)
     ax.grid(axis="y", visible=False)

@@ -1,4 +1,4 @@
-"""The record of Part I: whole or not there, and what figures show beside it."""
+"""The record of Part I: whole or refused, and what figures show beside it."""
 
 import shutil
 from pathlib import Path
@@ -12,7 +12,7 @@ from sameloss.book.pages import open_page
 from sameloss.book.part_one import CHAPTERS, recorded_answers, recorded_measurements, shown
 from sameloss.errors import ParameterError, StoreError
 from sameloss.store.location import HOME
-from sameloss.store.record import kept_runs
+from sameloss.store.record import NotRecorded, kept_runs
 from sameloss.studies.same_loss.claims import Comparison
 from sameloss.studies.same_loss.tables import PAGE_OF, PAGES
 
@@ -36,11 +36,11 @@ def test_it_has_every_number_of_its_chapters_once():
 
 @pytest.fixture
 def book(tmp_path, monkeypatch):
-    """A book with a copy of the record of the language of a pre-trained model."""
+    """A book with a copy of what Part I reads of the record."""
     (tmp_path / "chapters").mkdir()
     (tmp_path / "_config.yml").touch()
     monkeypatch.setenv(HOME, str(tmp_path))
-    for kind in ("ModelMeasurement", "LanguageBaselines"):
+    for kind in ("ModelMeasurement", "LanguageBaselines", "FlatnessMeasures"):
         shutil.copytree(ROOT / "results" / "runs" / kind, kept_runs().root / kind)
     return tmp_path
 
@@ -51,12 +51,15 @@ def a_line():
     return kept_runs().root / run.kind / f"{run.key[0]}.jsonl", run.key
 
 
-def test_a_record_that_lacks_a_run_has_nothing(book):
-    assert set(part_one._records.__wrapped__(kept_runs().root)) == {"pretrained"}  # no flatness in all ways
+def test_what_a_record_lacks_is_one_sentence_with_the_command(book):
+    assert set(part_one._records.__wrapped__(kept_runs().root)) == set(part_one.PRIMARY)
     path, key = a_line()
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(line for line in lines if key not in line[:100]))
-    assert not part_one._records.__wrapped__(kept_runs().root)
+    with pytest.raises(
+        NotRecorded, match=f"PRESET=pretrained PAGE=04_flatness.* ModelMeasurement/{key} is not"
+    ):
+        part_one._records.__wrapped__(kept_runs().root)
 
 
 def test_an_altered_line_is_refused(book):

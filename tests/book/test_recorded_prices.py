@@ -33,6 +33,8 @@ LONG = {kind for kind, (seconds, _) in store.prices().items() if seconds > SHORT
 def test_recorded_runs_took_about_what_is_estimated(kind):
     """Hardly one took less than a third, and many at most three times as long: a busy machine only adds."""
     table = prices.recorded()
-    ratio = table[(table.kind == kind) & (table.seconds > SHORT)].pipe(lambda own: own.seconds / own.estimated)
+    ratio = table[(table.kind == kind) & (table.seconds > SHORT)].pipe(
+        lambda own: own.seconds / own.estimated
+    )
     assert (ratio < 1 / 3).mean() <= 0.1
     assert (ratio < 3).mean() >= 0.4

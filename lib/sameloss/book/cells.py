@@ -35,6 +35,9 @@ LINE = re.compile(r"(\w+): ([\w\[\]]+) = (\S+)  # (.*)")
 KINDS = {"str": str, "int": int, "float": float, "list[int]": list[int], "list[float]": list[float],
          "list[str]": list[str]}  # fmt: skip
 
+HOW = ("preset", "max_hours", "workers", "processes", "device", "artifacts")
+"""Parameters that say how runs are computed, and not which."""
+
 EXAMPLES = {**dict.fromkeys(SEEDS, "5"), "sentences": "5000"}
 """Values for the command at the end of a page."""
 
@@ -118,11 +121,12 @@ def begin(
         store = Store(Path(values["artifacts"] or default_artifacts()), kept_runs())
     preset = auto(values) if values["preset"] == "auto" else choose("preset", values["preset"], presets)
     given = {n: value for n, value in values.items() if value is not None}
+    own = {n: value for n, value in given.items() if n not in HOW and value != table[n].default}
     values = {**values, **presets[preset], **given, "preset": preset}
     if values.get("processes") and not values["workers"]:
         values["workers"] = _beside(values["processes"])
     page = Chapter(
-        name, values, store, table, tuple(presets), topics, exact, check, record, partial(opened, name)
+        name, values, store, table, own, tuple(presets), topics, exact, check, record, partial(opened, name)
     )
     if opening:
         page.listing, page.on_its_own = opening.listing or bool(page.tables), False

@@ -40,6 +40,7 @@ class Chapter:
     values: Values  # of its parameters, and of what else its preset fixes
     store: Store
     parameters: Mapping[str, Parameter] = field(default_factory=dict)  # that a reader can set
+    own: Values = field(default_factory=dict)  # what the reader has set of its runs
     presets: Collection[str] = ()
     claims: Sequence[Topic] = ()  # all, by question
     exact: Mapping[str, Statement] = field(default_factory=dict)  # its lemmas and theorems, by name
@@ -137,10 +138,17 @@ class Chapter:
             print(cost)
         compute_all(self.store, list(runs), self.workers)
 
-    def announce(self, runs: Iterable[Run] | None = None) -> str:
+    def announce(self, runs: Iterable[Run] | None = None, store: Store | None = None) -> str:
         """Estimate the cost of missing runs, by default all of its own; see `costs.estimate`."""
-        limit = self.max_hours or MAX_HOURS[self.preset]
-        return estimate(self.about, self.store, self.runs() if runs is None else runs, limit, self.workers)
+        limit, runs = self.max_hours or MAX_HOURS[self.preset], self.runs() if runs is None else runs
+        return estimate(self.about, store or self.store, runs, limit, self.workers)
+
+    def with_weights(self, training: Run) -> Any:
+        """Return the checkpoints of a training, made again if only its record is left; see `sweep`."""
+        complete = self.store.complete
+        if complete.missing([training]):
+            print(self.announce([training], complete))
+        return complete.get(training)
 
     def runs(self) -> list[Run]:
         """All runs that it has computed, or listed."""

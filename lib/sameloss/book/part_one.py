@@ -1,6 +1,5 @@
 """The record of Part I: what its chapters compare at the recorded presets, judged together."""
 
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,18 +30,31 @@ class Compared(NamedTuple):
 
 @cache
 def _records(folder: Path) -> dict[str, Compared]:
-    """What a folder has, by preset; a record that lacks a run has nothing, nor has any without a book."""
+    """What a folder has, by preset; nothing if there is none, or no book.
+
+    Raises:
+        NotRecorded: if runs of a chapter are missing, with the command that computes them.
+
+    """
     record, found = Record(folder), {}
-    for preset in PRIMARY if twins() else ():
-        given = {"preset": preset}
-        with suppress(NotRecorded):
-            pages = [opened(name, given, record, compared=True) for name in CHAPTERS]
-            tables = [page.results.table for page in pages]
-            table = pd.concat(tables).drop_duplicates(ignore_index=True)  # chapters share trainings by AdamW
-            origin = origin_of(record, [run for page in pages for run in page.runs()])
-            draws = len(table.drop_duplicates(["language", "replicate"]))
-            found[preset] = Compared(table, origin | {"seeds": draws})
+    for preset in PRIMARY if twins() and folder.exists() else ():
+        pages = [_of_record(name, preset, record) for name in CHAPTERS]
+        tables = [page.results.table for page in pages]
+        table = pd.concat(tables).drop_duplicates(ignore_index=True)  # chapters share trainings by AdamW
+        origin = origin_of(record, [run for page in pages for run in page.runs()])
+        draws = len(table.drop_duplicates(["language", "replicate"]))
+        found[preset] = Compared(table, origin | {"seeds": draws})
     return found
+
+
+def _of_record(name: str, preset: str, record: Record) -> Chapter:
+    try:
+        return opened(name, {"preset": preset}, record, compared=True)
+    except NotRecorded as missing:
+        raise NotRecorded(
+            f"The record of {name} is not complete; `make record PRESET={preset} PAGE={name}` computes what "
+            f"it lacks. {missing}"
+        ) from None
 
 
 def recorded_measurements() -> pd.DataFrame:

@@ -355,10 +355,10 @@ class Replicate:
 
     def flatness(self, size: str, algorithm: Algorithm = ADAMW) -> "Measurement":
         """Measure the flatness of the longest descent's end in all ways."""
-        steps, lr = self.experiment.lengths[-1], self.setup.lr
-        run = self.descent(size, lr, steps, algorithm)
+        steps = self.experiment.lengths[-1]
+        run = self.descent(size, self.setup.lr, steps, algorithm)
         measurement = flatness_measurement(run, steps, self.experiment.flatness_sentences, self.seed)
-        return Measurement(self, size, "descent", lr, steps, measurement, algorithm)
+        return Measurement(self, size, "descent", run.optimisation.lr, steps, measurement, algorithm)
 
 
 OTHER = "other descent"

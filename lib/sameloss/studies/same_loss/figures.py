@@ -22,8 +22,8 @@ from sameloss.studies.same_loss.claims import (
 )
 from sameloss.studies.same_loss.experiment import LADDER, LSTMS
 from sameloss.studies.same_loss.tables import (
-    LANGUAGES,
     checkpoints,
+    language_name,
     row_name,
 )
 from sameloss.studies.verdict import Direction
@@ -64,7 +64,7 @@ def by_language(table: pd.DataFrame, draw: Callable[[pd.DataFrame, Axes], Axes])
         lstm, none = part.model.isin(list(LSTMS)), part.model == "none"
         for kind, models in {"": ~lstm & ~none, ", LSTMs": lstm}.items():
             if models.any():
-                parts[LANGUAGES[str(name)] + kind] = part[models | none]
+                parts[language_name(str(name)) + kind] = part[models | none]
     axes = panels(len(parts), width=5)
     for (title, part), ax in zip(parts.items(), axes, strict=True):
         draw(part, ax).set_title(title)
@@ -141,7 +141,7 @@ def effects_by_language(rows: pd.DataFrame) -> None:
             below = names.index(name) + 1
     axes = panels(len(groups), width=6)
     for (language, part), ax in zip(groups.items(), axes, strict=True):
-        effects(part, ax, names).set_title(LANGUAGES[language])
+        effects(part, ax, names).set_title(language_name(language))
     for ax in axes[1:]:
         ax.tick_params(labelleft=False)
 

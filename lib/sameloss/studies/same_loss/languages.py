@@ -31,7 +31,10 @@ def opt_language(experiment: Experiment) -> LanguageSpec:
 def measurements(experiment: Experiment) -> dict[str, LanguageMeasurement]:
     """Return the measurements of the preset's languages and of the calibrated ones, by name."""
     own = setups(experiment)
-    chosen = {LANGUAGES.get(name) or opt_name(setup.language): setup for name, setup in own.items()}
+    names = {
+        name: opt_name(own[name].language) if name == "opt" else LANGUAGES.get(name, name) for name in own
+    }
+    chosen = {names[name]: setup for name, setup in own.items()}
     for setup in PAPER.setups:
         if setup.name in LANGUAGES and setup.language != own[setup.name].language:
             chosen[f"{LANGUAGES[setup.name]}, paper's shape"] = setup

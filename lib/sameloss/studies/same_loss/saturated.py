@@ -147,8 +147,8 @@ def leads(cells: pd.DataFrame, first: Arm, second: Arm, of: str, kl: float = 3.0
     Where one of them does not come down to that KL, both are compared at its end.
 
     Returns:
-        A row for each draw in which both pass that KL: lead, least (without interpolation, at its least), kl, first steps
-        and second steps.
+        A row for each draw in which both pass that KL: lead, least (without interpolation, at its least), kl,
+        first steps and second steps.
 
     """
     rows = {}

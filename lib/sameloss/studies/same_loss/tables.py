@@ -48,8 +48,11 @@ PAGES = {
 
 PAGE_OF = {question: page for page, asked in PAGES.items() for question in asked}
 
-LANGUAGES = {"grammar": "grammar", "hmm": "hidden Markov model", "opt": "OPT stand-in"}
-LANGUAGES["pretrained"] = "generated text"
+
+def language_name(name: str) -> str:
+    """A language in words; a new one has its own name."""
+    words = {"hmm": "hidden Markov model", "opt": "OPT stand-in", "pretrained": "generated text"}
+    return words.get(name, name)
 
 
 def row_name(row: Any) -> str:
@@ -133,7 +136,7 @@ def _in_words(answers: pd.DataFrame) -> pd.DataFrame:
     }
     columns = {name: [write(row) for row in rows] for name, write in writers.items()}
     directions = answers.direction.replace("", "not judged")
-    words = answers.assign(language=answers.language.map(LANGUAGES), direction=directions, **columns)
+    words = answers.assign(language=answers.language.map(language_name), direction=directions, **columns)
     return words.assign(verdict=list(map(in_words, directions, words["size"])))
 
 
