@@ -85,7 +85,7 @@ def test_a_chapter_begins_with_its_parameters_alone(squares, capsys, monkeypatch
     )
     namespace = {"number": 7, "preset": "auto", "workers": 3, "__name__": "x"}
     page = squares(namespace)
-    assert (page.number, page.preset) == (7, "laptop")
+    assert (page.number, page.preset, page.own) == (7, "laptop", {"number": 7})
     monkeypatch.setattr(Store, "get", lambda store, run: None)
     page.compute(*map(Squaring, range(page.number)))
     assert re.match(r"preset laptop: (7) of \1 runs to compute, about ", capsys.readouterr().out)
@@ -208,12 +208,13 @@ def _head(folder, name):
 
 def test_a_chapter_ends_with_what_it_took_and_its_data(opened, shown, capsys):
     page = opened("05_dyck")
+    page.own = {"seeds": 2, "widths": (4, 8)}
     (transfer,) = (run for run in page.runs() if run.kind == "DyckTransfer")
     page.listed = [transfer]
     page.store.get(transfer)
     data = pd.DataFrame({"x": [1, 2]})
     close(page, data)
-    assert "Computed: preset smoke, 1 runs on " in capsys.readouterr().out
+    assert "Computed: preset smoke -p seeds 2 -p widths 4,8, 1 runs on " in capsys.readouterr().out
     costs, link = shown["displayed"]
     assert costs.data.stage.tolist() == ["DyckTransfer"]
     assert 'download="05_dyck.csv"' in link.data

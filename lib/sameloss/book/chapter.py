@@ -78,7 +78,7 @@ def close(page: Chapter, data: pd.DataFrame | None = None) -> None:
     """
     runs = page.runs()
     if runs:
-        own = "".join(f", {name} {_in_words(value)}" for name, value in page.own.items())
+        own = "".join(f" -p {name} {_written(value)}" for name, value in page.own.items())
         print(f"Computed: preset {page.preset}{own}, {origin_in_words(page.store, runs)}")
         stages = measured(page.store, runs)
         if len(stages) < MOST_STAGES:
@@ -88,8 +88,8 @@ def close(page: Chapter, data: pd.DataFrame | None = None) -> None:
     print(f"With a parameter of your own: {example_of(page)}")
 
 
-def _in_words(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+def _written(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def example_of(page: Chapter) -> str:

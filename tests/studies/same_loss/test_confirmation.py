@@ -13,8 +13,11 @@ from scipy import stats
 
 from sameloss.book.cells import opened
 from sameloss.book.pages import open_page
+from sameloss.errors import ParameterError
+from sameloss.languages.grammars.formats import to_lines
 from sameloss.store.record import kept_runs
 from sameloss.store.store import Store
+from sameloss.studies.same_loss.experiment import GRAMMAR
 from sameloss.studies.same_loss.saturated import CAPACITY, LARGE, OWN, SMALL, TUNED, downstream, leads, line
 
 RUNS = Path(__file__).parents[3] / "results" / "runs"
@@ -168,8 +171,42 @@ def test_the_default_has_runs_of_the_record(tmp_path, page):
         ({"steps": "70"}, lambda run: run.step in (0, 70)),
         ({"labels": "likelihood"}, lambda run: run.labelled.downstream.label_kind == "likelihood"),
         ({"trace_sentences": 100}, lambda run: run.measures.trace_sentences == 100),
+        ({"estimator": "exact"}, lambda run: run.measures.estimator == "exact"),
+        ({"trace_labels": 50}, lambda run: run.measures.trace_labels == 50),
+        ({"probe_seeds": 1}, lambda run: run.measures.probe_sets == 1),
     ],
 )
-def test_every_argument_of_the_experiment_can_be_set(tmp_path, given, of_a_run):
-    runs = opened("02_confirmation", given, Store(tmp_path)).runs()
+@pytest.mark.parametrize("page", ["02_confirmation", "04_interventions"])
+def test_every_argument_of_the_experiment_can_be_set(tmp_path, page, given, of_a_run):
+    if page == "04_interventions":
+        if "labels" in given:
+            return  # it has none
+        given = {"size": "d64"} if "sizes" in given else given
+    runs = opened(page, given, Store(tmp_path)).runs()
     assert all(of_a_run(run) for run in runs if run.kind == "ModelMeasurement")
+
+
+@pytest.fixture
+def grammar_file(tmp_path):
+    path = tmp_path / "mine.txt"
+    path.write_text("S -> A A [0.5] | 'x' [0.5]\nA -> 'x' [0.5] | 'y' [0.5]")
+    return path
+
+
+def test_a_grammar_of_ones_own_is_every_draw(tmp_path, grammar_file):
+    grammar_file.write_text(to_lines(GRAMMAR.drawn(16).build().grammar))
+    page = opened("02_confirmation", {"preset": "smoke", "grammar": str(grammar_file)}, Store(tmp_path))
+    runs = [run for run in page.runs() if run.kind == "ModelMeasurement"]
+    assert {run.training.corpus.language.text for run in runs} == {grammar_file.read_text()}
+    assert {run.held_out.seed for run in runs} == {16, 17}
+
+
+def test_what_cannot_be_compared_is_refused_in_one_sentence(tmp_path, grammar_file):
+    for given, message in {
+        ("sizes", "d24"): "^sizes are compared: give two of d8, ",
+        ("sizes", "d24, d25"): "^Unknown size 'd25'",
+        ("estimator", "hutchinson"): "^Unknown estimator 'hutchinson'; choose one of exact, sampled, ",
+        ("grammar", str(grammar_file)): "^Every symbol that probes could read is the same in all sentences",
+    }.items():
+        with pytest.raises(ParameterError, match=message):
+            opened("02_confirmation", dict([given]), Store(tmp_path))

@@ -173,6 +173,19 @@ def test_a_draw_whose_small_model_stays_above_is_compared_at_its_end():
     assert (found.kl[1:] == 3).all()
 
 
+def test_an_arm_that_stays_above_is_compared_at_its_end_whichever_it_is():
+    table = planted(leading(3.4), draws=2, noise=0.0)
+    slow = table.drop(index=[(0, "descent", "d96", 0.005, steps) for steps in (1250, 1750, 2500)])
+    end = slow.loc[(0, "descent", "d96")].kl.min()
+    assert end > 3
+    one, two = (leads(slow, *arms, OWN) for arms in ((SMALL, LARGE), (LARGE, SMALL)))
+    assert one.kl.tolist() == two.kl.tolist() == pytest.approx([end, 3])
+    assert one.lead.tolist() == pytest.approx((-two.lead).tolist())
+    alone = table.drop(index=[(0, "descent", "d24", 0.005, steps) for steps in (1250, 2500, 5000)])
+    alone.loc[(0, "descent", "d24"), "kl"] = 40.0
+    assert leads(alone, SMALL, LARGE, OWN).index.tolist() == [1]  # they have no KL in common
+
+
 def test_a_chord_over_a_convex_curve_is_told():
     """The large model gains only below 2 %, which interpolation from 12 to 2 % anticipates."""
 
