@@ -104,10 +104,10 @@ campaign: .venv/installed .venv-grid/installed  ## Kills, damage, full disks, si
 twins: .venv/installed  ## Write edited py:percent twins into their notebooks
 	$(RUN) -m sameloss.book.build twins --sync
 
-notebooks: twins  ## Execute what is committed at the default preset and make it the committed outputs
-	$(RUN) -m sameloss.book.build adopt --check
-	$(RUN) -m sameloss.book.build execute --force $(LIMIT)
-	$(RUN) -m sameloss.book.build adopt
+notebooks: twins  ## Execute what is committed at the default preset, perhaps one page (PAGE=ii2_stability), and make it the committed outputs
+	$(RUN) -m sameloss.book.build adopt --check $${PAGE:+--page "$$PAGE"}
+	$(RUN) -m sameloss.book.build execute --force $(LIMIT) $${PAGE:+--page "$$PAGE"}
+	$(RUN) -m sameloss.book.build adopt $${PAGE:+--page "$$PAGE"}
 
 record: .venv/installed  ## Compute what results/runs lacks of a long preset (PRESET=laptop-long, perhaps PAGE=ii5_growing) and add it; FLAGS=--dry-run says what is left, MINUTES=9 stops after so long, to be run again
 	$(RUN) -m sameloss.book.build record --preset "$${PRESET:-laptop-long}" $${PAGE:+--page "$$PAGE"} $(LIMIT) \

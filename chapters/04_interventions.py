@@ -240,7 +240,8 @@ ADDED = {  # lengths, by the rules on KL
     (19, "AdamW"): (3536,), (19, "dropout"): (3536,), (26, "trace penalty"): (3536,),
 }  # fmt: skip
 WORKSTATION = {
-    "size": "d48", "interventions": OTHERS, "seeds": 8, "draws": (16, 17, 18, 19, 21, 24, 25, 26), "steps": None, "added": ADDED,
+    "size": "d48", "interventions": ("a quarter of the rate", "SAM", "trace penalty", "dropout"), "seeds": 8,
+    "draws": (16, 17, 18, 19, 21, 24, 25, 26), "steps": None, "added": ADDED,
     "lr": RATE, "batch": 256, "held_out": 4000, "test": 20_000, "measured": Measures(capacities=True),
     "layers": None, "probe_seeds": 3, "trace_sentences": 8000, "estimator": "sampled", "trace_labels": 1,
 }  # fmt: skip

@@ -146,6 +146,7 @@ CODE = (
         *(("record", name) for name in ("PRESET", "PAGE", "MAX_HOURS", "MINUTES", "FLAGS")),
         *(("book", name) for name in ("PRESET", "MAX_HOURS")),
         ("chapters-test", "MAX_HOURS"),
+        *(("notebooks", name) for name in ("PAGE", "MAX_HOURS")),
         *(("gpu-check", name) for name in ("GPU_PYTHON", "FLAGS")),
     ],
 )
@@ -166,6 +167,14 @@ def test_several_flags_are_several_words(make):
     make("html")
     _, notes = make("record", "FLAGS=--dry-run --finished", "PAGE=ii5_growing", "MINUTES=9")
     assert notes[0].endswith("--preset laptop-long --page ii5_growing --minutes 9 --dry-run --finished")
+
+
+def test_one_notebook_can_be_executed_alone(make):
+    make("html")
+    _, notes = make("notebooks", "PAGE=02_confirmation")
+    commands = ("twins --sync", "adopt --check", "execute --force", "adopt")
+    pages = ["", *[" --page 02_confirmation"] * 3]
+    assert notes == [f"-m sameloss.book.build {c}{p}" for c, p in zip(commands, pages, strict=True)]
 
 
 def test_the_forges_workflow_runs_the_two_commands_of_the_readme():

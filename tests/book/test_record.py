@@ -13,7 +13,7 @@ from toy_pages import page_of
 from toy_runs import Failing, Squaring
 
 from sameloss.book import record as module
-from sameloss.book.notebooks import EXECUTED, Execution, fingerprints
+from sameloss.book.notebooks import EXECUTED, Execution, fingerprints, notebooks
 from sameloss.book.page import Chapter
 from sameloss.book.pages import open_page
 from sameloss.book.part_one import CHAPTERS
@@ -336,6 +336,24 @@ def test_where_git_fails_everything_is_refused_with_its_own_sentence(book):
     shutil.rmtree(".git")
     with pytest.raises(StoreError, match=r"^The revision of the source is not known: fatal: not a git repo"):
         adopt()
+
+
+def test_one_page_is_executed_and_adopted_alone(page, monkeypatch):
+    opened = []
+    monkeypatch.setattr(module, "open_page", lambda name, preset: opened.append(name) or page)
+    write_copy()
+    adopt(page=PAGE.stem)
+    assert opened == [PAGE.stem]
+    with pytest.raises(SystemExit, match=r"^Unknown page '03_saturation'; choose one of 02_confirmation"):
+        notebooks("03_saturation")
+
+
+def test_a_page_of_the_contents_without_a_notebook_is_named(book):
+    PAGE.unlink()
+    with pytest.raises(
+        SystemExit, match=r"^_toc.yml names chapters/02_confirmation, of which there is neither"
+    ):
+        notebooks()
 
 
 @pytest.mark.parametrize("name", ["lib/b.py", "chapters/b.py"])

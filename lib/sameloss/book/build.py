@@ -70,8 +70,9 @@ def arguments() -> argparse.ArgumentParser:
     parsers["execute"].add_argument("--force", action="store_true")
     parsers["html"].add_argument("--committed", action="store_true")
     parsers["twins"].add_argument("--sync", action="store_true")
+    for name in ("execute", "adopt", "record"):
+        parsers[name].add_argument("--page", help="only this one")
     record = parsers["record"]
-    record.add_argument("--page", help="only this page's record")
     record.add_argument("--finished", action="store_true", help="compute nothing; record what is finished")
     record.add_argument("--dry-run", action="store_true", help="only say what is left, in order")
     record.add_argument("--minutes", type=float, help="stop after so long; run it again to go on")

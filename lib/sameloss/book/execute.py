@@ -28,30 +28,33 @@ KERNELS = 2
 """Chapters executed at once; each uses one core and 0.7 GB."""
 
 
-def execute(preset: str, force: bool = False, max_hours: float | None = None) -> None:
+def execute(
+    preset: str, force: bool = False, max_hours: float | None = None, page: str | None = None
+) -> None:
     """Compute the runs of all changed chapters in one pool, then execute the chapters.
 
     Args:
         preset: of all chapters.
         force: whether to execute unchanged chapters too.
         max_hours: limit on the runs; None: the preset's.
+        page: the only one to execute; None: all.
 
     Raises:
         SystemExit: if a chapter ends in an error.
 
     """
     changed = {}
-    for page, fingerprint in fingerprints(notebooks(), preset).items():
+    for path, fingerprint in fingerprints(notebooks(page), preset).items():
         execution = Execution(preset, fingerprint, source_revision())
-        before = execution_of(page)
+        before = execution_of(path)
         if force or before is None or before.fingerprint != fingerprint:
-            changed[page] = execution
+            changed[path] = execution
         else:
-            print(f"── {page} ({preset}): unchanged", flush=True)
+            print(f"── {path} ({preset}): unchanged", flush=True)
     if changed:
         from sameloss.book.record import compute  # imports torch, which takes seconds
 
-        compute(preset, [page.stem for page in changed], max_hours)
+        compute(preset, [path.stem for path in changed], max_hours)
         execute_all(changed)
 
 

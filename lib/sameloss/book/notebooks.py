@@ -42,15 +42,34 @@ RESULTS = Path("results")
 
 
 def toc_files() -> list[Path]:
-    """Files of the book in the order of `_toc.yml`, the front page first."""
+    """Files of the book in the order of `_toc.yml`, the front page first.
+
+    Raises:
+        SystemExit: if one does not exist.
+
+    """
     toc = yaml.safe_load(Path("_toc.yml").read_text("utf-8"))
     names = [toc["root"]] + [chapter["file"] for part in toc["parts"] for chapter in part["chapters"]]
-    return [next(p for s in (".ipynb", ".md") if (p := Path(name + s)).exists()) for name in names]
+    files = [[p for s in (".ipynb", ".md") if (p := Path(name + s)).exists()] for name in names]
+    if [] in files:
+        raise SystemExit(
+            f"_toc.yml names {names[files.index([])]}, of which there is neither an .ipynb nor an .md file; "
+            "`make twins` writes the notebook of a .py."
+        )
+    return [found[0] for found in files]
 
 
-def notebooks() -> list[Path]:
-    """Chapters that are notebooks."""
-    return [path for path in toc_files() if path.suffix == ".ipynb"]
+def notebooks(page: str | None = None) -> list[Path]:
+    """Chapters that are notebooks, or the one of a name.
+
+    Raises:
+        SystemExit: if there is none of that name.
+
+    """
+    paths = {path.stem: path for path in toc_files() if path.suffix == ".ipynb"}
+    if page is not None and page not in paths:
+        raise SystemExit(f"Unknown page {page!r}; choose one of {', '.join(paths)}.")
+    return [*paths.values()] if page is None else [paths[page]]
 
 
 def code_cells(notebook: nbformat.NotebookNode) -> Iterator[nbformat.NotebookNode]:

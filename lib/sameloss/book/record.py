@@ -67,11 +67,12 @@ def compute(
 FRONT_CHAPTER, FRONT_FIGURE = Path("chapters/02_confirmation.ipynb"), Path("images/existence.svg")
 
 
-def adopt(*, check: bool = False) -> None:
+def adopt(*, check: bool = False, page: str | None = None) -> None:
     """Make the executed notebooks the committed ones, without traces of this machine, and record their runs.
 
     Args:
         check: whether to do nothing but to require what is committed.
+        page: the only one; None: all.
 
     Raises:
         SystemExit: if the tree or the source of a finished run is not committed, or a notebook was executed
@@ -80,24 +81,25 @@ def adopt(*, check: bool = False) -> None:
 
     """
     require_committed()
-    book = open_page("costs", preset=DEFAULT)
+    paths = notebooks(page)
+    book = open_page(page or "costs", preset=DEFAULT)
     require_committed_runs(book.store, book.runs())
     if check:
         return
     here = revision(Path())
-    for page, fingerprint in fingerprints(notebooks(), DEFAULT).items():
-        execution = execution_of(page)
+    for path, fingerprint in fingerprints(paths, DEFAULT).items():
+        execution = execution_of(path)
         if execution is None:
-            raise SystemExit(f"{page} was not executed; run `make notebooks`.")
+            raise SystemExit(f"{path} was not executed; run `make notebooks`.")
         if execution != Execution(DEFAULT, fingerprint, here):
             raise SystemExit(
-                f"{page} was executed at revision {execution.revision} with preset {execution.preset}, "
+                f"{path} was executed at revision {execution.revision} with preset {execution.preset}, "
                 f"not as it is at the present {here} with preset {DEFAULT}; run `make notebooks`."
             )
-    for page in notebooks():
-        notebook = nbformat.read(EXECUTED / page, as_version=4)
+    for path in paths:
+        notebook = nbformat.read(EXECUTED / path, as_version=4)
         strip_metadata(notebook)
-        write_atomically(page, (nbformat.writes(notebook) + "\n").encode())
+        write_atomically(path, (nbformat.writes(notebook) + "\n").encode())
     figure = front_figure(nbformat.read(FRONT_CHAPTER, as_version=4))
     FRONT_FIGURE.parent.mkdir(exist_ok=True)
     FRONT_FIGURE.write_bytes(figure)
