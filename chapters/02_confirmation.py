@@ -331,14 +331,14 @@ SMOKE = LAPTOP | {
     "other_rates": {"d8": 2, "d16": 0.5}, "other_seeds": 1, "test": 300, "trace_sentences": 100,
     "measures": Measures(capacities=True, train=100, many_labels=256, finetuning_lrs=(0.001,)),
 }  # fmt: skip
+
+# %% tags=["experiment", "hide-input"]
 GPU = WORKSTATION | {
     "language": PAPER_LANGUAGE, "tasks": ("root", "span16", "span8"), "objective": ORDINARY, "corpus": 4_000_000,
     "execution": Execution(autocast=True, compiled=True, by_length=True), "sizes": ("5M", "13M", "41M"), "seeds": 1,
     "trainings": 1, "lengths": {"13M": (0, 1250, 2500, 5000, 10_000)}, "added": {}, "lr": 0.001, "batch": 1024, "held_out": 20_000,
     "test": 10_000, "measures": Measures(features=None, train=20_000, many_labels=20_000), "probe_seeds": 1, "trace_sentences": 10_000,
 }  # fmt: skip
-
-# %% tags=["experiment", "hide-input"]
 PRESETS = {"smoke": SMOKE, "laptop": LAPTOP, "workstation": WORKSTATION, "gpu": GPU}
 page = begin(globals(), "02_confirmation", PRESETS, BOUNDS | {"seeds": (1, 16)}, record="workstation")
 
@@ -365,10 +365,7 @@ if page.grammar:
         raise ParameterError(
             f"Every symbol that probes could read is the same in all sentences of {page.grammar}."
         )
-kind, estimator = (
-    choose("labels", page.labels, ("posterior", "likelihood")),
-    choose("estimator", page.estimator, ESTIMATORS),
-)
+kind = choose("labels", page.labels, ("posterior", "likelihood"))
 sizes = [choose("size", size, SHAPES) for size in page.sizes]
 if len(set(sizes)) < 2:
     raise ParameterError(f"sizes are compared: give two of {', '.join(SHAPES)}, the smaller one first.")
@@ -383,7 +380,7 @@ from sameloss.training.loop import Optimisation
 measures = replace(page.measures, probe_sets=page.probe_seeds)
 of_trace = {
     "trace_sentences": page.trace_sentences,
-    "estimator": estimator,
+    "estimator": choose("estimator", page.estimator, ESTIMATORS),
     "trace_labels": page.trace_labels,
 }
 

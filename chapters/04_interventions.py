@@ -276,6 +276,7 @@ models = {page.size: replace(shape, layers=page.layers or shape.layers)}
 grammar = EXPERIMENT.setups[0]._replace(models=models)
 
 
+# %% tags=["experiment"]
 def measured(draw, name, steps):
     """The run that trains one model on one draw and measures it."""
     rate, algorithm, _ = ARMS[name]
