@@ -194,8 +194,8 @@ LAPTOP = {
     "label_noise": 0.0, "state": "mapped", "sentences": 1024, "evaluations": 3,  # held out; in the last stage
 }  # fmt: skip
 LONG = LAPTOP | {
-    "language": LONG_LANGUAGE, "strides": (1, 1, 1, 1, 1), "stage_steps": 400, "last_steps": 800, "stage_lag": 40, "batch": 64,
-    "warmup": 60, "evaluations": 4,
+    "language": LONG_LANGUAGE, "stacks": 12, "first_seed": 33, "strides": (1, 1, 1, 1, 1), "stage_steps": 400, "last_steps": 800,
+    "stage_lag": 40, "batch": 64, "warmup": 60, "evaluations": 4,
 }  # fmt: skip
 SMOKE = LAPTOP | {
     "language": HierarchySpec(levels=2, symbols=3, rules=2, smoothing=0.05), "shape": EncoderShape(4, 2, 1, 8), "stacks": 2,

@@ -209,8 +209,8 @@ class Chapter:
         """Provenance of the record of a preset in one line."""
         return record_in_words(preset, self.records()[preset])
 
-    # Two pages have sealed tables as their record, computed in five core-hours before runs were kept. When
-    # `make record` has computed their runs at `laptop-long`, the following and the tables can go.
+    # One page has sealed tables as its record, computed in four core-hours before runs were kept. When
+    # `make record` has computed its runs at `laptop-long`, the following and the tables can go.
 
     @cached_property
     def tables(self) -> dict[str, pd.DataFrame]:
