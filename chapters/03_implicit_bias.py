@@ -27,7 +27,7 @@
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
-learning_rate: float = None  # the largest of SGD with batch size 1; each next is half; None: 0.2
+lr: float = None  # the largest of SGD with batch size 1; each next is half; None: 0.2
 replicas: int = None  # independent runs of SGD at each rate; None: the preset's
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one per core
@@ -77,7 +77,7 @@ def check(found):
 page = begin(
     globals(), "03_implicit_bias", PRESETS, {"replicas": (1, 100_000)}, exact=STATEMENTS, check=check
 )
-given = {"learning_rate": page.learning_rate, "replicas": page.replicas}
+given = {"learning_rate": page.lr, "replicas": page.replicas}
 settings = FlowSettings(**page.amounts | {name: value for name, value in given.items() if value is not None})
 drift = SGDDrift(*INSTANCE, settings, 0)
 landscape = Landscape(0.7, STARTS, ("large", "small"), 0.04, 4, settings.landscape_steps, 0)
@@ -443,7 +443,7 @@ print("the large model ends flatter than the small one:", bool(large < small))
 #
 # ## Exercises
 #
-# 1. How large may the rate be? `-p learning_rate 0.3`.
+# 1. How large may the rate be? `-p lr 0.3`.
 # 2. How many replicas does the ¼ need? `-p replicas 30`.
 # 3. Off $\Gamma$, why is the trace at SGD's iterates smaller than at nearby minimisers?
 # 4. Put a model of your own in `Population` and a point of its $\Gamma$ in `projected_flow`.

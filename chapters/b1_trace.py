@@ -28,6 +28,8 @@
 preset: str = "auto"  # auto, smoke, laptop, workstation, pretrained, gpu-hour, gpu, paper
 size: str = None  # all, or one: d24 to d96 (the width); lstm16 to lstm64 on hmm; 2M to 730M: the paper's
 steps: int = None  # steps of the longest descent; None: the preset's
+lr: float = None  # peak learning rate; None: the preset's
+layers: int = None  # of every model; None: as many as its size has
 grammar: str = None  # file with a grammar of yours, NLTK's notation or lines `LHS RHS... p`
 length_limit: int = None  # longest sentence (tokens) of it; a recursive grammar needs it
 micro_batch: int = None  # sentences that go through the model at once; None: the preset's

@@ -275,7 +275,7 @@ render(pd.DataFrame(elsewhere))
 #
 # | direction | the interval |
 # |---|---|
-# | supported | lies on the paper's side of no effect; where the paper gives a bound ("by less than two points"), within the bound |
+# | supported | lies on the claim's side of no effect; where the paper gives a bound ("by less than two points"), within the bound |
 # | against | lies on the other side |
 # | open | contains both |
 # | not reached | the question follows another one, which is open |

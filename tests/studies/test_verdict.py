@@ -261,7 +261,7 @@ def test_decided_intervals_are_compared_with_the_number_expected_by_chance():
     effects = [(1, 2), (0, 1), (-1, 1), (-2, -1), *96 * [(-1, 1)], (math.nan, math.nan)]
     table = verdicts((DIRECTION_ONLY, spanning(*ends)) for ends in effects)
     assert chance_in_words(table).startswith(
-        "Of 100 intervals (95 %) 1 lie wholly on the paper's side and 1 on the other; by chance "
+        "Of 100 intervals (95 %) 1 lie wholly on the claim's side and 1 on the other; by chance "
         "about 2.5 would lie on each."
     )
 

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from sameloss.book.costs import estimate
+from sameloss.errors import ParameterError
 from sameloss.runs.stage import stacked
 from sameloss.store.pool import compute_all
 from sameloss.store.provenance import origin_of, record_in_words, sealed
@@ -103,6 +104,9 @@ class Chapter:
             ParameterError: above `max_hours`, or for a run that needs more memory than there is.
 
         """
+        for name, values in grid.items():
+            if isinstance(values, str) or not isinstance(values, Iterable):
+                raise ParameterError(f"A sweep takes lists: {name} = [{values!r}].")
         named = [v.items() if isinstance(v, Mapping) else [(x, x) for x in v] for v in grid.values()]
         combined = product(*named) if points is None else ([(x, x) for x in point] for point in points)
         names = list(grid) or list(signature(run_of).parameters)

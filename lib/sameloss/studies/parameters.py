@@ -169,7 +169,8 @@ def choose(what: str, value: str, choices: Iterable[str]) -> str:
     """
     choices = tuple(choices)
     if value not in choices:
-        raise ParameterError(f"Unknown {what} {abbreviated(value)}; choose one of {', '.join(choices)}.")
+        listed = (", " if all("," not in choice for choice in choices) else "; ").join(choices)
+        raise ParameterError(f"Unknown {what} {abbreviated(value)}; choose one of {listed}.")
     return value
 
 

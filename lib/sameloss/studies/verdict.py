@@ -188,7 +188,7 @@ def chance_in_words(judged: pd.DataFrame) -> str:
 
     >>> claim = Claim("x", "Tab. 0", "it helps", "a_page", lambda low: Interval(1, low, 2))
     >>> print(chance_in_words(verdict_table([Topic("does it?", (claim, claim))], 0.5)).partition(";")[0])
-    Of 2 intervals (95 %) 2 lie wholly on the paper's side and 0 on the other
+    Of 2 intervals (95 %) 2 lie wholly on the claim's side and 0 on the other
 
     """
     supported, against, undecided = (
@@ -198,7 +198,7 @@ def chance_in_words(judged: pd.DataFrame) -> str:
     if not count:
         return "No comparison is testable."
     return (
-        f"Of {count} intervals ({100 * LEVEL:g} %) {supported} lie wholly on the paper's side and {against} "
+        f"Of {count} intervals ({100 * LEVEL:g} %) {supported} lie wholly on the claim's side and {against} "
         f"on the other; by chance about {(1 - LEVEL) / 2 * count:.2g} would lie on each. Comparisons share "
         "models, and some are parts of others: they are not independent."
     )

@@ -64,7 +64,7 @@ def open_page(**given):
 
 
 def test_parameters():
-    flow = open_page(learning_rate=0.4, replicas=20).runs()[0].settings
+    flow = open_page(lr=0.4, replicas=20).runs()[0].settings
     assert (flow.rates(1)[0], flow.rates(4)[0], flow.replicas_of(4)) == (0.4, 0.8, 10)
     assert open_page().runs()[0].settings == FlowSettings(**CHAPTER.SMOKE)
 
@@ -72,7 +72,7 @@ def test_parameters():
 def test_a_parameter_of_another_page_is_refused():
     with pytest.raises(ParameterError) as refused:
         open_page(sentence_length=8)
-    valid = "preset, learning_rate, replicas, max_hours, workers, device, artifacts"
+    valid = "preset, lr, replicas, max_hours, workers, device, artifacts"
     assert str(refused.value) == f"Unknown parameter 'sentence_length'; valid here are {valid}."
 
 

@@ -199,7 +199,7 @@ def _steps(horizon: float, unit: float) -> list[int]:
     if horizon < FEWEST_STEPS * unit:
         raise ParameterError(
             f"A learning rate whose square over the batch size is {unit:g} leaves fewer than {FEWEST_STEPS} "
-            f"steps in the time {horizon:g} of the flow; choose a smaller learning_rate."
+            f"steps in the time {horizon:g} of the flow; choose a smaller rate, lr."
         )
     return sorted({round(time / unit) for time in np.linspace(0, horizon, TIMES)})
 

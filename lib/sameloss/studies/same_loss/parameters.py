@@ -5,6 +5,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
+
 from sameloss.errors import LanguageError, ParameterError
 from sameloss.languages import LanguageSpec
 from sameloss.languages.language import LabelKind
@@ -78,10 +80,11 @@ def of_one_size(e: Experiment, chapter: str) -> Experiment:
 
 
 def _changed(setup: Setup, given: Mapping[str, Any]) -> Setup:
-    """A setup at the first of a reader's peak rates, with models of as many layers as a reader wants."""
+    """A setup at a reader's peak rate, the first if there are several, with as many layers as a reader wants."""
     layers = {"layers": given["layers"]} if "layers" in given else {}
     models = {name: replace(shape, **layers) for name, shape in setup.models.items()}  # type: ignore[type-var]
-    return setup._replace(lr=given["lr"][0] if "lr" in given else setup.lr, models=models)
+    rates = np.atleast_1d(given.get("lr", setup.lr))
+    return setup._replace(lr=float(rates[0]), models=models)
 
 
 def _sizes(presets: Iterable[Experiment]) -> list[str]:
