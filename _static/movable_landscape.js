@@ -109,7 +109,7 @@
     }
 
     showUpTo(step) {
-      this.svg.replaceChildren(...this.axes(), ...this.curve(), ...this.key(), ...this.drawn(this.path.slice(0, step + 1)));
+      this.svg.replaceChildren(...this.axes(), ...this.drawn(this.path.slice(0, step + 1)), ...this.key());
       this.said.textContent = this.told(step, this.path[step]);
     }
 
@@ -151,17 +151,18 @@
       const [first, last] = [kept[0], kept[kept.length - 1]].map(place);
       return [
         element("polyline", { class: "run", points: kept.map(place).join(" ") }),
+        ...this.curve(),
         element("circle", { class: "from", cx: first[0], cy: first[1], r: 5 }),
         element("path", { class: "to", d: STAR, transform: `translate(${last.join(" ")})` }),
       ];
     }
 
     told(steps, end) {
-      if (this.path.length <= this.steps && steps === this.path.length - 1) return `diverged after ${steps} steps: the rate is too large`;
+      if (this.path.length <= this.steps && steps === this.path.length - 1) return `diverged after ${steps} steps: the learning rate is too large`;
       const [q, at] = [this.q, end.map((theta) => theta.toFixed(3)).join(", ")];
       const close = trace(q, near(q, end)).toFixed(3);
-      const path = `rate ${this.choice.rate.toPrecision(2)}, ${steps} steps: θ = (${at}), KL ${kl(q, end).toExponential(1)}`;
-      return `${path}. Trace at the nearest minimum: ${close}; the least on the curve: ${this.least.toFixed(3)}`;
+      const path = `learning rate ${this.choice.rate.toPrecision(2)}, ${steps} steps: θ = (${at}), KL ${kl(q, end).toExponential(1)}`;
+      return `${path}. Trace at the nearest minimum: ${close}; at the flattest: ${this.least.toFixed(3)}`;
     }
   }
 

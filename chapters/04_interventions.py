@@ -29,7 +29,7 @@
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, workstation
 size: str = None  # d8 to d96: the width of all models
-interventions: list[str] = None  # some of a quarter of the rate, SAM, trace penalty and dropout
+interventions: list[str] = None  # some of a quarter of the learning rate, SAM, trace penalty and dropout
 seeds: int = None  # draws of the grammar, the first of eight
 steps: list[int] = None  # lengths of all trainings; None: the preset's
 lr: float = None  # peak learning rate
@@ -99,12 +99,14 @@ for at, (name, (x, y, color)) in enumerate(points.items()):
     ax.annotate(name, (end, y[0]), (shift, 4), **beside, ha=side, color=drawing.readable(color))
 top = 1.3 * lead
 ax.plot([0, top / PUBLISHED_SLOPE], [0, top], color="0.35", ls=":", lw=1)
-ax.annotate("slope between the paper's sizes", (top / PUBLISHED_SLOPE, top), (5, -8), **beside)
+ax.annotate("the paper's slope across sizes", (top / PUBLISHED_SLOPE, top), (5, -8), **beside)
 ax.axhline(0, color="0.35", ls="--", lw=1)
 factors = {"1/4": 0.25, "1/2": 0.5, "1": 1, "2": 2, "4": 4, "8": 8}
 ax.set_xticks(np.log(list(factors.values())), list(factors))
 ax.set(
-    xlabel="how many times flatter (smaller trace)", ylabel="accuracy gained (points)", xlim=np.log([0.2, 16])
+    xlabel="trace of the Hessian smaller by a factor of",
+    ylabel="accuracy gained at equal loss (points)",
+    xlim=np.log([0.2, 16]),
 )
 told = "Points gained against flatness: size gains far more than any of four interventions that move flatness further."
 glue("slopes", drawing.picture(ax.figure, told), display=False)
@@ -187,7 +189,7 @@ _ = ax.set(xlabel="gained at equal KL (points)")
 # **Steps.** At one KL and rate the larger model has taken fewer steps, and steps might be what costs accuracy. At a lower rate one size takes more steps to the same KL: that tells what rate and steps do together.
 
 # %%
-slow = native["a quarter of the rate"]
+slow = native["a quarter of the learning rate"]
 quarter = lead / 4
 worse = -slow.gained.high, -slow.gained.low
 confounded = (
@@ -197,9 +199,11 @@ confounded = (
     if worse[1] < quarter
     else "so how much of the effect of size is one of steps stays open"
 )
-taken = leads(recorded, Arm(arms["a quarter of the rate"].model), arms["a quarter of the rate"], OWN)
+taken = leads(
+    recorded, Arm(arms["a quarter of the learning rate"].model), arms["a quarter of the learning rate"], OWN
+)
 say(
-    f"At a quarter of the rate *d* = 48 takes {taken['second steps'].mean():,.0f} steps to this KL instead of {taken['first steps'].mean():,.0f}, and gains {slow.gained:+.1f} points. "
+    f"At a quarter of the learning rate *d* = 48 takes {taken['second steps'].mean():,.0f} steps to this KL instead of {taken['first steps'].mean():,.0f}, and gains {slow.gained:+.1f} points. "
     f"The bound was a loss of a quarter of the lead, {quarter:.1f} points: {confounded}."
 )
 
@@ -221,7 +225,7 @@ at equal KL ([A.4 Algorithms](a4_algorithms.ipynb)).
 RATE, LENGTHS = 0.005, (1250, 2500, 5000)
 ARMS = {  # rate as a multiple, algorithm with its strength, lengths
     "AdamW": (1.0, ("adamw", None), LENGTHS),
-    "a quarter of the rate": (0.25, ("adamw", None), tuple(2 * steps for steps in LENGTHS)),
+    "a quarter of the learning rate": (0.25, ("adamw", None), tuple(2 * steps for steps in LENGTHS)),
     "SAM": (1.0, ("sam", 0.05), LENGTHS),
     "trace penalty": (1.0, ("trace-penalty", 1e-4), LENGTHS),
     "dropout": (1.0, ("dropout", 0.1), LENGTHS),
@@ -235,12 +239,12 @@ from sameloss.studies.same_loss.parameters import BOUNDS
 
 OTHERS = tuple(ARMS)[1:]
 ADDED = {  # lengths, by the rules on KL
-    **{(draw, "a quarter of the rate"): (7071,) for draw in (16, 19)},
+    **{(draw, "a quarter of the learning rate"): (7071,) for draw in (16, 19)},
     **{(draw, "trace penalty"): (1768,) for draw in (16, 18, 19)},
     (19, "AdamW"): (3536,), (19, "dropout"): (3536,), (26, "trace penalty"): (3536,),
 }  # fmt: skip
 WORKSTATION = {
-    "size": "d48", "interventions": ("a quarter of the rate", "SAM", "trace penalty", "dropout"), "seeds": 8,
+    "size": "d48", "interventions": ("a quarter of the learning rate", "SAM", "trace penalty", "dropout"), "seeds": 8,
     "draws": (16, 17, 18, 19, 21, 24, 25, 26), "steps": None, "added": ADDED,
     "lr": RATE, "batch": 256, "held_out": 4000, "test": 20_000, "measured": Measures(capacities=True),
     "layers": None, "probe_seeds": 3, "trace_sentences": 8000, "estimator": "sampled", "trace_labels": 1,

@@ -70,7 +70,7 @@ from sameloss.book.chapter import with_minus
 from sameloss.statistics.intervals import Interval, seed_interval
 from sameloss.studies.same_loss import saturated
 from sameloss.studies.same_loss.saturated import CAPACITY, LARGE, OWN, SMALL, TUNED
-from sameloss.studies.verdict import judge
+from sameloss.studies.verdict import Direction, judge
 
 QUESTIONS = {
     OWN: "Do larger models do better at equal loss, read by their own features?",
@@ -115,13 +115,15 @@ native, relative = (
     for of in saturated.TRACES
 )
 lost_to_adversary = Interval(*main.loc["adversary", ["mean", "low", "high"]])
-shares = [100 * found.share[0] for found in native.values() if found.leverage]
+shares = [100 * np.array(found.share) for found in native.values() if found.leverage]
+least, most = (f(share[0] for share in shares) for f in (min, max))
+bound = max(share[2] for share in shares)  # no interval reaches beyond
 carried = {
     "question": "Does flatness carry the lead of the larger model?",
     "page": "04_interventions",
     "direction": saturated.carried(native, relative, lost_to_adversary),
     "size": "on eight of the grammars",
-    "effect": with_minus(f"{min(shares):z.0f} to {max(shares):z.0f} % of it, by intervention on one size"),
+    "effect": with_minus(f"{least:z.0f} to {most:z.0f} % of it, by intervention on one size"),
     "published": "–",
 }
 near = pd.DataFrame([*rows, carried]).assign(
@@ -146,40 +148,61 @@ def word(question):
 
 
 # %% tags=["remove-cell"]
-sharper = main.loc["flatness by adversary", "mean"]
+leads_too = min(found.lead.mean() for found in saturated.by_rate(confirmed, OWN).values()) > 0
+elsewhere = (
+    f"; sharper at {'a lower learning rate, and leads as well' if leads_too else 'another learning rate'}"
+)
+sharper = main.loc["flatness by adversary", ["mean", "low", "high"]]
+no_sharper = "no sharper, trace {:.2f} times ({:.2f} to {:.2f})".format(*sharper)
 lost = -main.loc["adversary", ["mean", "high", "low"]].set_axis(["mean", "low", "high"])
 badge = verdict_table.badge
 front = [
-    ("larger is more accurate", "02_confirmation", badge(own.verdict.direction), points(own.effect), PAPER["size"]),
+    ("the larger model is more accurate", "02_confirmation", f"{badge(own.verdict.direction)} {points(own.effect)}", PAPER["size"]),
     (
-        "… with equally many features; fine-tuned", "02_confirmation", badge(equal.verdict.direction),
-        f"{points(equal.effect)}; {points(tuned.effect)}", "not asked",
-    ),
-    (f"larger is flatter{'' if at_all else ', at the same learning rate'}", "04_flatness", badge(rows[-1]["direction"]), f"trace of the Hessian {rows[-1]['effect']} smaller", PAPER["trace"]),
-    (
-        "flatness explains the lead", "04_interventions", badge(carried["direction"]),
-        f"it would carry {with_minus(f'{min(shares):z.0f} to {max(shares):z.0f}')} %, by four ways to flatten one size", "the cause claimed",
+        "… also if probes read equally many features, and fine-tuned", "02_confirmation",
+        f"{badge(equal.verdict.direction)} {points(equal.effect)}<br>{badge(tuned.verdict.direction)} {points(tuned.effect)}", "not tested",
     ),
     (
-        "longer is more accurate", "02_existence", badge(main.loc["steps"].direction),
-        f"{points(main.loc['steps'])}, {main.loc['steps', 'size']}", "+1.6 points",
+        f"it is flatter{'' if at_all else ', at the same learning rate'}", "04_flatness",
+        f"{badge(rows[-1]['direction'])} trace of the Hessian smaller by a factor of {rows[-1]['effect'].replace(' times', '')}{'' if at_all else elsewhere}", PAPER["trace"],
     ),
     (
-        "adversarial training hurts", "a4_algorithms", badge(main.loc["adversary"].direction),
-        f"{points(lost)}, but its models are no sharper: {sharper:.2f} times the trace", "−6.9 points; 2.4 times",
+        "flatness explains its lead", "04_interventions",
+        f"{badge(carried['direction'])} at most {most:.0f} % of it, by what flattening gains at one size; no interval beyond {bound:.0f} %", "the claimed cause",
+    ),
+    (
+        "longer training is more accurate", "02_existence",
+        f"{badge(main.loc['steps'].direction)} {points(main.loc['steps'])}, {main.loc['steps', 'size']}", "+1.6 points",
+    ),
+    (
+        "training against the downstream task hurts, and sharpens", "a4_algorithms",
+        f"{badge(main.loc['adversary'].direction)} {points(lost)}<br>{badge(main.loc['flatness by adversary'].direction)} {no_sharper}", "−6.9 points; 2.4 times",
     ),
 ]  # fmt: skip
 
 # %% tags=["remove-cell"]
 cells = "".join(
-    f'<tr><th scope="row"><a href="chapters/{there}.html">{claim}</a></th><td data-label="we find">{verdict} {found}</td>'
-    f'<td data-label="the paper, scaled">{paper or "–"}</td></tr>'
-    for claim, there, verdict, found, paper in front
+    f'<tr><th scope="row"><a href="chapters/{there}.html">{claim}</a></th><td data-label="we find">{found}</td>'
+    f'<td data-label="the paper, scaled">{paper}</td></tr>'
+    for claim, there, found, paper in front
 )
 heads = "".join(
     f'<th scope="col">{head}</th>'
     for head in ("at equal loss", "we find (95 % interval)", "the paper, scaled to our sizes")
 )
+
+
+def said(direction, yes, no, unknown):
+    """What a verdict says, in words."""
+    return {Direction.SUPPORTED: yes, Direction.AGAINST: no}.get(direction, unknown)
+
+
+in_short = (
+    f"At equal loss the larger model {said(own.verdict.direction, 'is', 'is not', 'may be')} more accurate, and "
+    f"{said(rows[-1]['direction'], 'flatter', 'not flatter', 'perhaps flatter')}{'' if at_all else ' at the same learning rate'}, "
+    + said(carried["direction"], "and flatness explains its lead.", f"but flatness explains at most {most:.0f} % of its lead.", "and whether flatness explains its lead is open.")
+)  # fmt: skip
+glue("in-short", in_short, display=False)
 glue(
     "front",
     HTML(
@@ -307,12 +330,13 @@ columns = ["page", "place", "statement", "checks", "verdict", "correction"]
 render(theory.sort_values("page", kind="stable")[columns])
 
 # %% tags=["remove-cell"]
-counts = theory.verdict.value_counts()
-told = f"{counts['holds']} hold as printed and {counts['holds as corrected']} only as corrected"
+by_paper = theory.page.isin(["03_implicit_bias", "05_dyck"])
+(of_paper, as_corrected), (of_thesis, of_these) = (
+    (some.sum(), (theory.verdict[some] == "holds as corrected").sum()) for some in (by_paper, ~by_paper)
+)
+told = f"{of_paper} lemmas and theorems {as_corrected} hold only as corrected, of Part II's {of_thesis} {of_these}"
 glue("theory-counts", told, display=False)
-of_paper = theory[
-    theory.page.isin(["03_implicit_bias", "05_dyck"]) & (theory.verdict == "holds as corrected")
-]
+of_paper = theory[by_paper & (theory.verdict == "holds as corrected")]
 glue("errata", render(of_paper[["place", "statement", "correction"]]), display=False)
 
 # %% tags=["hide-input"]

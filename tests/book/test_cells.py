@@ -57,6 +57,12 @@ def test_a_recorded_run_that_was_altered_is_refused(page, tmp_path, monkeypatch,
         page.recorded("laptop-long")
 
 
+@pytest.mark.parametrize("value", [5, "abc"])
+def test_a_sweep_over_what_is_no_list_is_one_sentence(page, value):
+    with pytest.raises(ParameterError, match="A sweep takes lists: steps ="):
+        page.sweep(lambda steps: steps, steps=value)
+
+
 def test_a_chapter_that_compares_nothing_is_one_sentence(tmp_path, monkeypatch):
     twin = (BOOK / "chapters" / "05_dyck.py").read_text().replace("page.results = ", "forgotten = ")
     (tmp_path / "05_dyck.py").write_text(twin)

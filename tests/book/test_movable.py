@@ -299,7 +299,7 @@ def test_a_rate_that_is_too_large_is_named(tmp_path):
     run = Landscape(0.7, ((30.0, 30.0),), ("large",), 0.04, 4, 100, 0)
     action = setting(rate="value = -0.5", noise="checked = false")
     dom = dom_after(movable_landscape(run), "movable_landscape.js", tmp_path, action)
-    assert re.search(r"<output>diverged after \d+ steps: the rate is too large", dom)
+    assert re.search(r"<output>diverged after \d+ steps: the learning rate is too large", dom)
 
 
 # The figure of decision lists that a reader moves, operated in a browser: its numbers are the library's.

@@ -101,6 +101,8 @@ def test_choose_returns_one_of_the_choices():
     assert choose("preset", "b", "ab") == "b"
     with pytest.raises(ParameterError, match=r"Unknown preset 'c'; choose one of a, b\."):
         choose("preset", "c", "ab")
+    with pytest.raises(ParameterError, match="choose one of a small one, tested; b"):
+        choose("model", "c", ("a small one, tested", "b"))
 
 
 def test_names_that_a_cell_assigns():

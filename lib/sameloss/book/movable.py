@@ -123,11 +123,11 @@ def movable_landscape(run: Landscape) -> HTML:
         },
         still="the chapter on implicit bias has a still of two paths",
         controls=_slider("learning rate", "rate", 'min="-2.3" max="-0.5" step="0.01" value="-1.4"')
-        + '<label>batch <select name="batch"><option>1</option><option selected="selected">4</option>'
+        + '<label>batch size <select name="batch"><option>1</option><option selected="selected">4</option>'
         "<option>16</option><option>64</option></select></label>\n"
         '<label><input name="noise" type="checkbox" checked="checked"/> label noise</label>\n'
         '<button type="button" name="play">Play</button>\n'
-        '<button type="button" name="again">another path</button>',
+        '<button type="button" name="again">new seed</button>',
         size="420 420",
         label="SGD over minimisers; the text below gives its end",
         below=f"<p>{OUTPUT}</p>",

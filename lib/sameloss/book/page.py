@@ -87,14 +87,14 @@ class Chapter:
 
     def sweep(
         self, run_of: Callable[..., Run], points: Iterable[Sequence[Any]] | None = None,
-        **grid: Mapping[str, Any] | Iterable[Any],
+        **grid: Any,
     ) -> Any:  # fmt: skip
         """Compute a run for every combination of values, in parallel, and join their tables.
 
         Args:
             run_of: makes the run of one combination.
             points: combinations of its arguments; None: all of the grid.
-            grid: values for each argument of `run_of`; names instead of values are in the table where a
+            grid: a list of values for each argument of `run_of`; names instead of values are in the table where a
                 mapping gives them.
 
         Returns:

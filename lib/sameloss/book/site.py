@@ -272,6 +272,8 @@ def explained(body: str, meanings: dict[str, str]) -> str:
 
     >>> explained("<p>Two probes, one probe.</p>", {"probe": "a classifier"})
     '<p>Two <abbr tabindex="0" data-means="a classifier">probes</abbr>, one probe.</p>'
+    >>> explained("<p>Gradient descent.</p>", {"descent": "a whole training"})
+    '<p>Gradient descent.</p>'
     """
     left = dict(meanings)
     words = "|".join(map(re.escape, sorted(meanings, key=len, reverse=True)))
@@ -281,7 +283,7 @@ def explained(body: str, meanings: dict[str, str]) -> str:
             return word[0]
         return f'<abbr tabindex="0" data-means="{escape(meaning)}">{word[0]}</abbr>'
 
-    one = re.compile(rf"\b({words})s?\b{_BESIDES_TEXT}")
+    one = re.compile(rf"(?<![Gg]radient )\b({words})s?\b{_BESIDES_TEXT}")
     return re.sub(r"<p>.*?</p>", lambda paragraph: one.sub(mark, paragraph[0]), body, flags=re.DOTALL)
 
 

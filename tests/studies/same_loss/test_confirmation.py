@@ -92,7 +92,7 @@ def at_three_percent(trainings, value):
 
 
 ARMS = {
-    "a quarter of the rate": "48 0.00125 0.0 False 0.0",
+    "a quarter of the learning rate": "48 0.00125 0.0 False 0.0",
     "SAM": "48 0.005 0.05 False 0.0",
     "trace penalty": "48 0.005 0.0 True 0.0",
     "dropout": "48 0.005 0.0 False 0.1",

@@ -80,7 +80,7 @@ def of_one_size(e: Experiment, chapter: str) -> Experiment:
 
 
 def _changed(setup: Setup, given: Mapping[str, Any]) -> Setup:
-    """A setup at a reader's peak rate, the first if there are several, with as many layers as a reader wants."""
+    """A setup at the first of a reader's peak rates, with models of as many layers as a reader wants."""
     layers = {"layers": given["layers"]} if "layers" in given else {}
     models = {name: replace(shape, **layers) for name, shape in setup.models.items()}  # type: ignore[type-var]
     rates = np.atleast_1d(given.get("lr", setup.lr))
