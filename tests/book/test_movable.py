@@ -289,7 +289,7 @@ def test_a_path_that_plays_ends_where_it_was(tmp_path):
     half = action + "frames.pop()(performance.now() + 3000);"
     whole = half + "frames.pop()(performance.now() + 7000); if (frames.length) throw new Error('it goes on');"
     dom = dom_after(movable_landscape(RUN), "movable_landscape.js", tmp_path, half)
-    steps = int(re.findall(r"<output>rate [\d.]+, (\d+) steps", dom)[0])
+    steps = int(re.findall(r"<output>learning rate [\d.]+, (\d+) steps", dom)[0])
     assert steps == pytest.approx(RUN.steps / 2, rel=0.1)
     assert told(tmp_path, whole) == told(tmp_path)
 

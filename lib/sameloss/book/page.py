@@ -86,16 +86,15 @@ class Chapter:
     # Its runs.
 
     def sweep(
-        self, run_of: Callable[..., Run], points: Iterable[Sequence[Any]] | None = None,
-        **grid: Any,
-    ) -> Any:  # fmt: skip
+        self, run_of: Callable[..., Run], points: Iterable[Sequence[Any]] | None = None, **grid: Any
+    ) -> Any:
         """Compute a run for every combination of values, in parallel, and join their tables.
 
         Args:
             run_of: makes the run of one combination.
             points: combinations of its arguments; None: all of the grid.
-            grid: a list of values for each argument of `run_of`; names instead of values are in the table where a
-                mapping gives them.
+            grid: a list of values for each argument of `run_of`; names instead of values are in the table
+                where a mapping gives them.
 
         Returns:
             One table, with a column for each argument; a dictionary of such tables if runs have several.
