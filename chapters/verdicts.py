@@ -168,7 +168,7 @@ front = [
     ),
     (
         "flatness explains its lead", "04_interventions",
-        f"{badge(carried['direction'])} at most {most:.0f} % of it, by what flattening gains at one size; no interval beyond {bound:.0f} %", "the claimed cause",
+        f"{badge(carried['direction'])} flattening one size as much gains at most {most:.0f} % of it (no interval beyond {bound:.0f} %)", "the claimed cause",
     ),
     (
         "longer training is more accurate", "02_existence",
@@ -200,7 +200,7 @@ def said(direction, yes, no, unknown):
 in_short = (
     f"At equal loss the larger model {said(own.verdict.direction, 'is', 'is not', 'may be')} more accurate, and "
     f"{said(rows[-1]['direction'], 'flatter', 'not flatter', 'perhaps flatter')}{'' if at_all else ' at the same learning rate'}, "
-    + said(carried["direction"], "and flatness explains its lead.", f"but flatness explains at most {most:.0f} % of its lead.", "and whether flatness explains its lead is open.")
+    + said(carried["direction"], "and flatness explains its lead.", "but flatness explains less than half of its lead.", "and whether flatness explains its lead is open.")
 )  # fmt: skip
 glue("in-short", in_short, display=False)
 glue(
@@ -334,7 +334,7 @@ by_paper = theory.page.isin(["03_implicit_bias", "05_dyck"])
 (of_paper, as_corrected), (of_thesis, of_these) = (
     (some.sum(), (theory.verdict[some] == "holds as corrected").sum()) for some in (by_paper, ~by_paper)
 )
-told = f"{of_paper} lemmas and theorems {as_corrected} hold only as corrected, of Part II's {of_thesis} {of_these}"
+told = f"{of_paper} lemmas and theorems, {as_corrected} hold only as corrected; of Part II’s {of_thesis}, {of_these}"
 glue("theory-counts", told, display=False)
 of_paper = theory[by_paper & (theory.verdict == "holds as corrected")]
 glue("errata", render(of_paper[["place", "statement", "correction"]]), display=False)
