@@ -309,11 +309,8 @@ def evaluations(seed, way, stage):
     return page.store.get(stage).table.assign(seed=seed, way=way, layers=stage.shape.layers)
 
 
-tables = page.tables  # of the recorded run, which is older than the record of runs
-if not tables:
-    found = [evaluations(*of, stage) for of, own in stacked.items() for stage in own]
-    tables = {"stages": pd.concat(found, ignore_index=True)}
-stacks_ = page.results = Stacks(tables["stages"])
+found = [evaluations(*of, stage) for of, own in stacked.items() for stage in own]
+stacks_ = page.results = Stacks(pd.concat(found, ignore_index=True))
 
 # %%
 render(pd.DataFrame(ends_of(stacks_)).sort_values("KL"), decimals=4)

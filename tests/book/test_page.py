@@ -1,6 +1,5 @@
 """Chapters, and their records."""
 
-import json
 import os
 import re
 from functools import partial
@@ -14,7 +13,6 @@ from sameloss.book.pages import open_page
 from sameloss.device import best_device
 from sameloss.errors import ParameterError, StoreError
 from sameloss.store.pool import compute_all
-from sameloss.store.provenance import seal
 from sameloss.store.record import kept_runs
 from sameloss.store.store import Store
 
@@ -199,71 +197,6 @@ def test_an_altered_record_is_refused_by_all_that_reads_it(recorded):
         partial(recorded.evidence, pd.DataFrame()),
     ):
         with pytest.raises(StoreError, match=rf"^{path} is not what was recorded: line 1 is altered; "):
-            read()
-
-
-@pytest.fixture
-def tables(home):
-    """The sealed tables of a page whose runs are not recorded."""
-    folder = home / "results" / "laptop-long" / "ii5_stacking"
-    folder.mkdir(parents=True)
-    (folder / "stages.csv").write_text("seed,kl\n0,0.25\n1,0.5\n")
-    seal(folder / "record.json", ABOUT)
-    return folder
-
-
-ABOUT = {"days": ["2026-01-01", "2026-01-02"], "seeds": 5, "runs": 7, "core_hours": 1.5}
-ABOUT |= {"device": ["cpu"], "torch": ["2"], "revision": ["abc"]}
-
-
-def test_a_page_may_have_tables_as_its_record(tables, opened):
-    page = opened("ii5_stacking")
-    assert page.recorded("laptop-long").stages.kl.tolist() == [0.25, 0.5]
-    assert "5 seeds, 7 runs, 1.5 core-hours on cpu" in page.record_in_words("laptop-long")
-    assert list(page.records()) == ["laptop-long"]
-    (tables / "record.json").unlink()
-    assert page.records() == {}
-
-
-def replaced(before, after):
-    return lambda path: path.write_text(path.read_text().replace(before, after))
-
-
-def in_place(content):
-    return lambda path: path.write_bytes(content)
-
-
-def a_folder(path):
-    path.unlink()
-    path.mkdir()
-
-
-BROKEN = {"cut": lambda path: os.truncate(path, path.stat().st_size // 2), "gone": Path.unlink}
-BROKEN |= {"empty": in_place(b""), "no text": in_place(b"\xff"), "a folder": a_folder}
-
-ORIGIN, TABLE = "record.json", "stages.csv"
-DAMAGE = {
-    "number": (TABLE, replaced("0.25", "0.26")),
-    "row": (TABLE, replaced("1,0.5\n", "")),
-    "column": (TABLE, replaced("kl", "loss")),
-    "another table": ("pairs.csv", in_place(b"seed\n1\n")),
-    "revision": (ORIGIN, replaced("abc", "def")),
-    "number of runs": (ORIGIN, replaced('"runs": 7', '"runs": 8')),
-    "hash": (ORIGIN, replaced("stages.csv", "pairs.csv")),
-    "no seal": (ORIGIN, lambda path: path.write_text(json.dumps(ABOUT, indent=1) + "\n")),
-    **{f"{name}, table": (TABLE, damage) for name, damage in BROKEN.items()},
-    **{f"{name}, origin": (ORIGIN, damage) for name, damage in BROKEN.items() if name != "gone"},
-    **{content: (ORIGIN, in_place(content.encode())) for content in ("[]", "5", "null", "{}", '"x"')},
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_altered_tables_are_refused_in_one_sentence(tables, opened, damage):
-    page = opened("ii5_stacking")
-    name, alter = DAMAGE[damage]
-    alter(tables / name)
-    for read in (page.records, lambda: page.recorded("laptop-long")):
-        with pytest.raises(StoreError, match=rf"^\S*/{name} is not what was recorded; restore .*\.$"):
             read()
 
 

@@ -6,13 +6,14 @@ import logging
 import os
 import shutil
 import time
+from pathlib import Path
 
 import pytest
 from toy_runs import Squaring, computations
 
 from sameloss.errors import StoreError
 from sameloss.store import store as files
-from sameloss.store.provenance import origin_of, uncommitted_runs
+from sameloss.store.provenance import origin_of, seal, sealed, uncommitted_runs
 from sameloss.store.store import (
     LEFT_OUT,
     MANIFEST,
@@ -264,3 +265,57 @@ def test_the_hash_of_a_just_written_file_is_not_cached(tmp_path, monkeypatch):
         path.write_bytes(content)
         os.utime(path, ns=(now, now))
         assert sha256(path) == hashlib.sha256(content).hexdigest()
+
+
+# Tables beside the record.
+
+
+@pytest.fixture
+def tables(tmp_path):
+    """A folder with a table and its seal."""
+    (tmp_path / TABLE).write_text("seed,kl\n0,0.25\n1,0.5\n")
+    seal(tmp_path / ORIGIN, ABOUT, "*.csv")
+    return tmp_path
+
+
+ABOUT = {"days": ["2026-01-01", "2026-01-02"], "runs": 7, "device": ["cpu"], "revision": ["abc"]}
+
+
+def replaced(before, after):
+    return lambda path: path.write_text(path.read_text().replace(before, after))
+
+
+def in_place(content):
+    return lambda path: path.write_bytes(content)
+
+
+def a_folder(path):
+    path.unlink()
+    path.mkdir()
+
+
+BROKEN = {"cut": lambda path: os.truncate(path, path.stat().st_size // 2), "gone": Path.unlink}
+BROKEN |= {"empty": in_place(b""), "no text": in_place(b"\xff"), "a folder": a_folder}
+
+ORIGIN, TABLE = "record.json", "stages.csv"
+DAMAGE = {
+    "number": (TABLE, replaced("0.25", "0.26")),
+    "row": (TABLE, replaced("1,0.5\n", "")),
+    "column": (TABLE, replaced("kl", "loss")),
+    "another table": ("pairs.csv", in_place(b"seed\n1\n")),
+    "revision": (ORIGIN, replaced("abc", "def")),
+    "number of runs": (ORIGIN, replaced('"runs": 7', '"runs": 8')),
+    "hash": (ORIGIN, replaced("stages.csv", "pairs.csv")),
+    "no seal": (ORIGIN, lambda path: path.write_text(json.dumps(ABOUT, indent=1) + "\n")),
+    **{f"{name}, table": (TABLE, damage) for name, damage in BROKEN.items()},
+    **{f"{name}, origin": (ORIGIN, damage) for name, damage in BROKEN.items() if name != "gone"},
+    **{content: (ORIGIN, in_place(content.encode())) for content in ("[]", "5", "null", "{}", '"x"')},
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_an_altered_table_is_refused_in_one_sentence(tables, damage):
+    name, alter = DAMAGE[damage]
+    alter(tables / name)
+    with pytest.raises(StoreError, match=rf"^\S*/{name} is not what was recorded; restore .*\.$"):
+        sealed(tables / ORIGIN, "*.csv")

@@ -129,7 +129,7 @@ def begin(
         name, values, store, table, own, tuple(presets), topics, exact, check, record, partial(opened, name)
     )
     if opening:
-        page.listing, page.on_its_own = opening.listing or bool(page.tables), False
+        page.listing, page.on_its_own = opening.listing, False
     else:
         begun(store)
     return page

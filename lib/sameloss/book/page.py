@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from inspect import signature
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -14,7 +13,7 @@ from sameloss.book.costs import estimate
 from sameloss.errors import ParameterError
 from sameloss.runs.stage import stacked
 from sameloss.store.pool import compute_all
-from sameloss.store.provenance import origin_of, record_in_words, sealed
+from sameloss.store.provenance import origin_of, record_in_words
 from sameloss.store.record import Record, kept_runs
 from sameloss.store.store import Run, Store
 from sameloss.studies.parameters import MAX_HOURS, Parameter
@@ -200,9 +199,6 @@ class Chapter:
 
     def records(self) -> dict[str, dict[str, Any]]:
         """Provenance of the page's record, by preset; empty if the record lacks one of its runs."""
-        origin = self._origin(self.record)
-        if origin.exists():
-            return {self.record: sealed(origin)}
         page = self.of_record(self.record) if self.record else None
         if page is None or not all(map(page.store.has, page.runs())):
             return {}
@@ -211,20 +207,6 @@ class Chapter:
     def record_in_words(self, preset: str) -> str:
         """Provenance of the record of a preset in one line."""
         return record_in_words(preset, self.records()[preset])
-
-    # One page has sealed tables as its record, computed in four core-hours before runs were kept. When
-    # `make record` has computed its runs at `laptop-long`, the following and the tables can go.
-
-    @cached_property
-    def tables(self) -> dict[str, pd.DataFrame]:
-        """Sealed tables in place of the runs of a record; otherwise none."""
-        origin = self._origin(self.preset)
-        if not (isinstance(self.store, Record) and origin.exists()):
-            return {}
-        return {Path(name).stem: pd.read_csv(origin.with_name(name)) for name in sealed(origin)["files"]}
-
-    def _origin(self, preset: str) -> Path:
-        return kept_runs().root.parent / preset / self.name / "record.json"
 
 
 def _joined(results: Sequence[Any], columns: Sequence[Values]) -> Any:

@@ -72,15 +72,13 @@ def _committed(manifest: dict[str, Any]) -> bool:
 
 # Tables that are kept beside the record, such as those of benchmarks.
 
-TABLES = "*.csv"
 
-
-def seal(path: Path, origin: Mapping[str, Any], tables: str = TABLES) -> None:
+def seal(path: Path, origin: Mapping[str, Any], tables: str) -> None:
     """Write provenance with a hash of itself and of the tables beside it (a pattern of their names)."""
     write_manifest(path.parent, {**origin, "files": _hashes(path.parent, tables)}, path.name)
 
 
-def sealed(path: Path, tables: str = TABLES) -> dict[str, Any]:
+def sealed(path: Path, tables: str) -> dict[str, Any]:
     """Provenance that `seal` wrote.
 
     Raises:
