@@ -155,7 +155,7 @@ badge = verdict_table.badge
 front = [
     ("the larger model is more accurate", "02_confirmation", f"{badge(own.verdict.direction)} {points(own.effect)}", PAPER["size"]),
     (
-        "… so too with equally many features, or fine-tuned", "02_confirmation",
+        "… with equally many features; fine-tuned", "02_confirmation",
         f"{badge(equal.verdict.direction)} {points(equal.effect)}, as many features<br>{badge(tuned.verdict.direction)} {points(tuned.effect)}, fine-tuned", "not tested",
     ),
     (
@@ -171,7 +171,7 @@ front = [
         f"{badge(main.loc['steps'].direction)} {points(main.loc['steps'])}, {main.loc['steps', 'size']}", "+1.6 points",
     ),
     (
-        "adversarial training, against the downstream task, hurts and sharpens", "a4_algorithms",
+        "adversarial training hurts, and sharpens", "a4_algorithms",
         f"{badge(main.loc['adversary'].direction)} {points(lost)}<br>{badge(main.loc['flatness by adversary'].direction)} {sharpened}", "−6.9 points; 2.4 times",
     ),
 ]  # fmt: skip
