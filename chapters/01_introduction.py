@@ -65,7 +65,7 @@ def lead(of, sign=1):
 #
 # The loss of a language model is the entropy of the language, which no model can beat, plus the model's KL divergence from
 # the truth. For a random grammar both can be computed, so "the same loss" means equal KL. If the loss were all
-# that counts, both clouds of the figure would lie on one curve.
+# that counts, both lines of each grammar would lie on one curve.
 
 # %% mystnb={"figure": {"caption": "Accuracy of linear probes that read hidden symbols of the grammar off the models' own features, against KL in per cent of that of a bag of words: one line per grammar and size (width d), one point per complete training. Large points: means at 3 %. Sixteen grammars.", "name": "fig-argument-loss"}, "image": {"alt": "At every KL the models of width 96 are more accurate than those of width 24."}}
 own = lead(OWN)
@@ -91,7 +91,7 @@ drawing.legend(ax)
 # %%
 equal, tuned = lead(CAPACITY), lead(TUNED)
 say(
-    f"Part of the lead is the probe's, which has more numbers to read in a wider model: with equally many features it is {equal.value:.1f} points ({equal.low:.1f} to {equal.high:.1f}), and "
+    f"Part of the lead is due to the probe, which has more features to read in a wider model: with equally many the lead is {equal.value:.1f} points ({equal.low:.1f} to {equal.high:.1f}), and "
     f"{tuned.value:.1f} ({tuned.low:.1f} to {tuned.high:.1f}) when whole models are fine-tuned ([2](02_confirmation.ipynb)). **Move the line** to compare at another loss:"
 )
 
@@ -105,7 +105,7 @@ movable_accuracy(
 # %% [markdown]
 # ## Is the larger model flatter?
 #
-# A minimum is flat if the trace of the Hessian of the loss is small there. Near the lowest loss it is the trace of the Fisher information, an expected squared
+# A minimum is flat if the trace of the Hessian of the loss is small there. At the lowest loss it equals the trace of the Fisher information, an expected squared
 # norm of gradients with labels $\hat y$ drawn from the model:
 #
 # $$ \mathrm{Tr}\,\nabla^2 L(\theta) = \mathbb E_{x,t}\;\mathbb E_{\hat y\sim f_\theta(x_{-t})}
@@ -128,11 +128,11 @@ drawing.plain_log_axis(ax.xaxis, pd.concat(x.values()))
 drawing.legend(ax)
 
 # %% [markdown]
-# It is flatter, at one learning rate. The rate moves the trace as well: at one size and loss, a rate four times as small has a trace four times as large ([4](04_flatness.ipynb)).
+# So the larger model is flatter at one learning rate. The rate moves the trace as well: at one size and loss, a quarter of the rate makes the trace four times as large ([4](04_flatness.ipynb)).
 #
 # ## Does noise flatten?
 #
-# The noise of sampled labels drives SGD along the minimisers towards a smaller trace ([3](03_implicit_bias.ipynb) proves it, and shows it in two dimensions). So a model that
+# The noise of sampled labels drives SGD along the minimisers towards a smaller trace (the paper proves it, and [3](03_implicit_bias.ipynb) tests it). So a model that
 # trains on after its loss has converged should become flatter and, if flatness is what counts, more accurate.
 
 # %% mystnb={"figure": {"caption": "Continued training at a constant learning rate: Fisher trace (left) and probe accuracy (right) against the number of steps, means over eight grammars. Solid: sampled labels; dashed: exact labels, which have no noise.", "name": "fig-argument-noise"}, "image": {"alt": "On sampled labels the trace falls for every size, while accuracy stays level."}}
@@ -150,11 +150,11 @@ figures.along_plateau(grammar, "accuracy", figures.ACCURACY, right)
 drawing.label_ends(right)
 
 # %% [markdown]
-# The models become flatter, as the theory says, and not more accurate.
+# The models, trained with AdamW here, become flatter; that they become more accurate is not shown.
 #
 # ## Is flatness the reason?
 #
-# Larger models differ in more than flatness. So one model near the lowest loss is made flatter or sharper in several ways, and all versions are brought back to one loss. If flatness carried
+# Sizes differ in more than flatness. So trained models of two sizes are made flatter or sharper in several ways, and all versions of a model are brought back to one loss. If flatness carried
 # the advantage of size, their accuracies would follow the dotted line, the slope between the paper's sizes.
 
 # %% mystnb={"figure": {"caption": "Gain in accuracy against the trace, both relative to the untreated model, at equal KL, with 95 % intervals over eight grammars. Dotted: the slope between the sizes of the paper's Figure 5.", "name": "fig-argument-cause"}, "image": {"alt": "Traces differ up to twofold and accuracies do not; all points lie far from the dotted line."}}
@@ -165,7 +165,7 @@ treated = answers[answers.language == "grammar"]
 cause = tables.main_answer(treated, "flatness as a cause")
 most = np.exp(np.log(treated[treated.row == FLATTER]["mean"]).abs().max())
 finding(
-    f"Treatments change the trace up to {most:.1f}-fold; each factor e of flatness goes with "
+    f"Treatments change the trace up to {most:.1f}-fold; for each factor e by which it falls, accuracy changes by "
     f"{cause['mean']:z.1f} points ({cause.low:z.1f} to {cause.high:z.1f})."
 )
 (ax,) = drawing.panels(1, width=6)
@@ -176,7 +176,7 @@ ax.set(xlim=reach, ylim=2 * height)
 drawing.legend(ax)
 
 # %% [markdown]
-# Treatments of one model stay in its neighbourhood. [4b](04_interventions.ipynb) trains one size flatter, or sharper, *from scratch* in four ways, and judges what share of the lead its flatness could carry.
+# Treatments of a trained model stay in its neighbourhood. [4b](04_interventions.ipynb) trains one size to be flatter, or sharper, *from scratch* in four ways, and judges what share of the lead flatness could carry.
 #
 # What the book found for every question, language and theorem: [Verdicts](verdicts.ipynb).
 

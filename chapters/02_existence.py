@@ -351,7 +351,7 @@ print(f"by hand {by_hand:+.6f}, library {library:+.6f} points")
 # Labels are the most probable hidden symbol given the sentence, so a perfect probe scores 100 %: on the grammar the start symbol (task A) and the symbol above the first half of the sentence (task B), on the hidden Markov model its states at
 # two positions, on the text the most probable next word. Accuracy is the mean of the tasks. A bag of words is a softmax regression on the counts of the other words. [Verdicts](verdicts.ipynb) says what *not testable* and the other words mean.
 #
-# **In small, on this machine.** The trainings of this page and what they answer:
+# **A small run, on this machine.** The trainings of this page and what they answer:
 
 # %%
 own = tables.checkpoints(found.table).query("stage == 'descent'")

@@ -24,7 +24,7 @@
 # **By hand.** A model that ignores its input and has one parameter per word, $f = \mathrm{softmax}(b)$, has the Hessian
 # $\mathrm{diag}(f) - f f^\top$, whose trace is $1 - \sum_y f_y^2$. For $f = (0.5, 0.3, 0.2)$ this is $1 - 0.38 = 0.62$.
 #
-# **Prediction.** The paper's ratio of traces between its smallest and its largest model, 1.74, is 1.31 in proportion to our sizes, *d* = 24 and 96.
+# **Prediction.** The trace of the paper's smallest model is 1.74 times that of its largest; in proportion, that of *d* = 24 should be 1.31 times that of *d* = 96.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, workstation, pretrained, gpu-hour, gpu, paper
@@ -86,11 +86,11 @@ def flatter(kl, of):
     return Interval(*np.exp(seed_interval(-found.lead[np.isclose(found.kl, kl)])))
 
 
-# %% mystnb={"figure": {"caption": "Trace of d = 24 divided by that of d = 96 at equal KL, geometric means over sixteen draws with 95 % intervals: the Fisher trace, and the trace relative to squared weights, which does not change when a tensor is rescaled. Above one the larger model is flatter; dotted: the published ratio in proportion to our sizes.", "name": "fig-trace-saturated"}, "image": {"alt": "Ratio of traces against KL with intervals, native and relative."}}
+# %% mystnb={"figure": {"caption": "Trace of d = 24 divided by that of d = 96 at equal KL, geometric means over sixteen draws (fewer at 2 %) with 95 % intervals: the Fisher trace, and the trace relative to squared weights, which does not change when a tensor is rescaled. Above one the larger model is flatter; dotted: the published ratio in proportion to our sizes.", "name": "fig-trace-saturated"}, "image": {"alt": "Ratio of traces against KL with intervals, native and relative."}}
 KLS = (12.0, 6.0, 4.0, 3.0, 2.0)
 from_to = [flatter(kl, "log trace").value for kl in (KLS[0], KLS[-1])]
 finding(
-    f"At equal KL the smaller model's trace is {from_to[0]:.1f} times the larger one's at {KLS[0]:.0f} % and {from_to[1]:.1f} times at {KLS[-1]:.0f} %."
+    f"At equal KL the smaller model's trace is {from_to[0]:.1f} times the larger one's at {KLS[0]:.0f} % of the bag of words' and {from_to[1]:.1f} times at {KLS[-1]:.0f} %."
 )
 ax = drawing.panels(1, width=5.5)[0]
 for at, (of, name) in enumerate(zip(TRACES, ("trace", "relative trace"), strict=True)):
@@ -117,19 +117,19 @@ verdict = {
     Direction.OPEN: "is not shown to be flatter",
 }[direction]
 _, *others = (float(np.exp(-rows.lead.mean())) for rows in by_rate(confirmed, "log trace").values())
-spread = f"{min(others):.2f} to {max(others):.2f} times, on four draws"
+spread = f"ratios of {min(others):.2f} to {max(others):.2f}, on four draws"
 rates = f"also where its rate is a half or a quarter of the other's ({spread})"
 if min(others) <= 1:
     leads_there = [rows.lead.mean() for rows in by_rate(confirmed, OWN).values()][1:]
     rates = (
-        f"at the same learning rate. Where its rate is a half or a quarter of the other's it is {'sharper' if max(others) < 1 else 'not always flatter'} "
+        f"at the same learning rate. Where its rate is a half or a quarter of the smaller one's, it is {'sharper' if max(others) < 1 else 'not always flatter'} "
         f"({spread}), and leads by {min(leads_there):.1f} to {max(leads_there):.1f} points all the same"
     )
 answer = (
     f"At 3 % of the bag of words' KL the trace of *d* = 24 is {native:.2f} times that of *d* = 96: the larger model {verdict} {rates}. "
-    f"Relative to squared weights the ratio is {relative:.2f}{'' if of_relative == direction else ', which does not say the same'}. "
-    f"The larger model leads by {lead:.1f} points there. At the slope between the paper's sizes, {PUBLISHED_SLOPE:.1f} points for each factor *e* of trace, "
-    f"this difference in flatness goes with {carried:.1f} points"
+    f"At the same rate, the ratio relative to squared weights is {relative:.2f}{'' if of_relative == direction else ', which does not say the same'}. "
+    f"The larger model's lead there is {lead:.1f} points. At the slope between the paper's sizes, {PUBLISHED_SLOPE:.1f} points for each factor *e* by which the trace falls, "
+    f"this difference in flatness corresponds to {carried:.1f} points"
 )
 little = "the sizes differ too little in flatness at this KL for the published slope to carry the effect"
 answer += f": {little}." if carried < lead / 2 else "."
@@ -144,8 +144,8 @@ glue("flatness-answer", answer.replace("*", ""), display=False)
 # ## The experiment
 #
 # Amounts, such as the number of sentences, are those of all chapters of Part I (`same_loss/experiment.py`); the presets of this
-# page add at which other peak rates sizes are trained, which of them are trained on at a constant rate, and whether
-# the smallest and the largest transformer are read in all ways.
+# page add at which other peak rates sizes are trained, which of them continue at a constant rate, and whether
+# the smallest and the largest transformer are read by all probes and fine-tuned.
 
 # %% tags=["experiment", "hide-input"]
 from itertools import product
@@ -189,7 +189,7 @@ def descents(replicate):
 
 
 # %% [markdown]
-# After the longest training some continue at a constant rate with sampled labels (the *plateau*). Two checkpoints of it are *cooled*, that is,
+# After the longest training some sizes continue at a constant rate with sampled labels (the *plateau*). Two checkpoints of it are *cooled*, that is,
 # trained on exact labels to one KL; and one size continues on exact labels throughout:
 
 
@@ -224,8 +224,8 @@ found = page.results = Comparison(tabled(measurements, numbers), PAGES["04_flatn
 # %% [markdown]
 # ## What else moves the trace
 #
-# The first edition trained five sizes at two learning rates on eight grammars, and went on at a constant rate. At equal size and KL, a lower rate
-# makes the trace larger, by more than any size does:
+# For the [first edition of the protocol](protocol.md) we trained five sizes at two learning rates on eight grammars, and continued at a constant rate. At equal size and KL, a lower rate
+# makes the trace larger, by a greater factor than lies between any two sizes:
 
 # %% tags=["hide-input"]
 from sameloss.book.part_one import shown
@@ -255,8 +255,8 @@ if by_rate is not None:
     rates = measured[(measured.language == by_rate.language) & (measured.stage == "descent")].lr
     times = rates.max() / rates.min()
     finding(
-        f"At equal size and KL, a learning rate {times:g} times as small has a trace "
-        f"{times ** -by_rate['mean']:.1f} times as large."
+        f"At equal size and KL, dividing the learning rate by {times:g} multiplies "
+        f"the trace by {times ** -by_rate['mean']:.1f}."
     )
 else:
     finding("These runs have one learning rate.")
@@ -267,8 +267,8 @@ for ax in figures.by_language(measured, trace_against_kl):
 # So sizes are compared at one rate here. If the rate falls with the width, as is common practice, its effect opposes that of size, and a wider model
 # can look sharper because of its rate alone.
 #
-# **Longer training** (Figure 3). After the longest training we continue at a constant rate, the *plateau*: with sampled labels, whose noise should
-# lower the trace, and, for one size, with exact labels, which have no noise but let the KL keep falling.
+# **Longer training** (Figure 3). Along the plateau the noise of sampled labels should lower the trace; exact labels, on which
+# one size continues, have no noise but let the KL keep falling.
 
 # %% mystnb={"figure": {"caption": "Fisher trace and KL during continued training at a constant rate, means over draws. Solid: sampled labels; dashed: exact labels.", "name": "fig-plateau-trace"}, "image": {"alt": "With sampled labels the trace falls along the plateau while the KL stays, one line per size."}}
 first = measured[measured.language == measured.language.iloc[0]]
@@ -317,7 +317,7 @@ else:
 drawing.legend(figures.by_language(measured, accuracy_against_trace)[0])
 
 # %% [markdown]
-# **Five sizes, other languages.** All comparisons of the first edition, at the smallest KL that both models reach; the paper predicts ratios above one.
+# **Five sizes, other languages.** All comparisons of the first edition, at the smallest KL that both models reach unless a row says otherwise; the paper predicts ratios above one.
 
 # %% mystnb={"figure": {"caption": "Trace of the smallest model divided by that of the largest, at equal KL (except cooled models, whose KLs differ), with 95 % intervals over draws (that of the main comparison is widened by Holm's correction). Above one, the larger model is flatter; a row without an interval was not measured on that language. Green: supports the paper; red: against it; grey: open.", "name": "fig-trace-size"}, "image": {"alt": "Ratios of traces with intervals: most comparisons at one learning rate lie above one."}}
 from sameloss.studies.same_loss.claims import MAIN, RATIO
@@ -326,8 +326,8 @@ ratios = answers[(answers.question == "flatness by size") & (answers.unit == RAT
 AT = {MAIN: "at one learning rate", "with a learning rate that falls as 1/d": "with a rate that falls as 1/d"}
 compared = ratios[ratios.row.isin(AT) & ratios["mean"].notna()].drop_duplicates("row")  # first language
 if len(compared):
-    times = " and ".join(f"{row['mean']:.2f} times {AT[row.row]}" for _, row in compared.iterrows())
-    finding(f"At equal KL, the smallest model's trace relative to the largest's is {times}.")
+    times = " and ".join(f"{row['mean']:.2f} {AT[row.row]}" for _, row in compared.iterrows())
+    finding(f"At equal KL, the smallest model's trace divided by the largest's is {times}.")
 else:
     finding("Nothing can be compared here: these runs have no pair of models at one KL.")
 figures.effects_by_language(ratios)
@@ -360,8 +360,8 @@ render(tables.answer_table(found.answers))
 
 # %% [markdown]
 # *Relative to squared weights* is $\sum_l\lVert W_l\rVert_F^2\,\mathrm{Tr} H_{ll}$, which does not change when a tensor is rescaled. *Enlarged to one width* embeds all
-# sizes in the widest model, as Appendix B.1 does ([B.1 Enlargement](b2_enlargement.ipynb) shows what this map alone does). *Cooled*: both checkpoints of the plateau, trained without label noise to
-# one KL. On the generated text models are far from saturation, where the Fisher trace is not the Hessian's.
+# sizes in the widest model, as the paper's Appendix B.1 does (our [B.1](b2_enlargement.ipynb) shows what this map alone does). *Cooled*: both checkpoints of the plateau, trained without label noise to
+# one KL. On text generated by a pre-trained model ours are far from saturation, so that their Fisher trace is not the Hessian's.
 
 # %% [markdown]
 # ## The trace in plain PyTorch
@@ -445,12 +445,12 @@ render(pd.DataFrame.from_dict(parts, "index", columns=["trace", "error"]).rename
 # %% [markdown]
 # ## The Fisher trace equals the Hessian's only at saturation
 #
-# Otherwise the Hessian has a second term. With logits $z$, their Jacobian $J$ in the parameters, and true conditionals $q$ (Lemma 3.2),
+# Away from saturation the Hessian has a second term. With logits $z$, their Jacobian $J$ in the parameters, and true conditionals $q$ (Lemma 3.2),
 #
 # $$ \mathrm{Tr}\,\nabla^2 L = \underbrace{\mathbb E\,\mathrm{Tr}\,J^\top(\mathrm{diag} f - ff^\top)J}_{\text{Fisher}}
 #    + \underbrace{\mathbb E \sum_y (f_y - q_y)\,\mathrm{Tr}\,\nabla^2 z_y}_{\text{gap}} . $$
 #
-# The gap is estimated directly, with random directions in parameter space; both it and its variance vanish at
+# The gap is estimated directly, with random directions in parameter space; both the gap and the variance of this estimate vanish at
 # saturation.
 
 # %%
@@ -474,7 +474,7 @@ print("parts of the trace add up to it:", bool(abs(total - trace.total.mean) < 1
 #
 # - For Figure 3 the paper trains with SGD from the start, which does not saturate within a laptop's budget; here AdamW continues training
 #   at a constant rate.
-# - The paper samples 50 labels for each of 10,000 sentences; here one label for each of the preset's sentences (`-p trace_labels 50`).
+# - The paper samples 50 labels for each of 10,000 sentences; here one label for each of the preset's sentences (`-p trace_labels 50` samples 50).
 # - Main traces are over native parameters; the rows *enlarged to one width* use the paper's embedding.
 #
 # ## Exercises

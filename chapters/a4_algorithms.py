@@ -332,7 +332,7 @@ from sameloss.studies.same_loss.tables import PAGES
 found = page.results = Comparison(tabled(measurements, numbers), PAGES["a4_algorithms"])
 
 # %% [markdown]
-# ## In small, on this machine
+# ## A small run, on this machine
 #
 # By default the cells above open one treated size and one adversary on one draw of the grammar, which are recorded; with other parameters they compute. One draw has no interval.
 

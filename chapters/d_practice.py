@@ -301,7 +301,7 @@ render(control_table(answers, FLATTER), decimals=4)
 render(control_table(answers, BETTER), decimals=4)
 
 # %% [markdown]
-# **In small, on this machine.** SAM beside AdamW in the runs of this page:
+# **A small run, on this machine.** SAM beside AdamW in the runs of this page:
 
 # %%
 from sameloss.studies.same_loss.tables import answer_table

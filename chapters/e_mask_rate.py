@@ -249,7 +249,7 @@ from sameloss.studies.same_loss.tables import control_table
 render(control_table(recorded_answers(), "mask rate"), decimals=4)
 
 # %% [markdown]
-# **In small, on this machine.** The same comparison from the runs of this page:
+# **A small run, on this machine.** The same comparison from the runs of this page:
 
 # %%
 render(control_table(found.answers, "mask rate"), decimals=4)

@@ -17,10 +17,10 @@
 # **Idea.** A filter followed by a ReLU lets strong responses pass and stops weak ones. Training adapts filters and thresholds to the image, so that noise no longer passes. The *neural tangent kernel*
 # (NTK, [Jacot et al., 2018](bibliography.md)) has the same convolutions, but with filters fixed at initialisation.
 #
-# **By hand.** In the thesis' Table B.1 noise takes the network from 94.7 to 91.7 %, so that it keeps 91.7/94.7 = 97 % of its accuracy, and the kernel from 89.9 to 76.9 %, of which it keeps 86 %. But 60 % of these images
-# are of the larger class, which needs no features. *Above chance* the network keeps (91.7 − 60)/(94.7 − 60) = 91 %, the kernel 57 %.
+# **By hand.** In the thesis' Table B.1 noise takes the network's accuracy from 94.7 to 91.7 %, so that it keeps 91.7/94.7 = 97 % of it; the kernel's falls from 89.9 to 76.9 %, so that it keeps 86 %. But 60 % of these images
+# are of the larger class, and to guess it always needs no features. *Above chance* the network keeps (91.7 − 60)/(94.7 − 60) = 91 %, the kernel 57 %.
 #
-# **Prediction.** The network keeps more than its kernel, wherever the image lies. In training the share of active neurons falls after the first layer. And in *lazy training*, where features hardly
+# **Prediction.** The network keeps more than its kernel, wherever the image lies. In the layers after the first, training lowers the share of active neurons. And in *lazy training*, where features hardly
 # move, the network ends as its linearisation does.
 
 # %% tags=["parameters"]
@@ -110,7 +110,8 @@ def apart(id, rest="", more="more", less="less"):
     """By how many points something is more or less, with the interval, and what the verdict adds."""
     value, low, high = abs(effects[id])
     word = more if effects[id].value >= 0 else less
-    return f"{value:.2g} points {word} ({low:.2g} to {high:.2g}){rest}{DOUBT[judged.direction[id]]}"
+    points = "point" if f"{value:.2g}" == "1" else "points"
+    return f"{value:.2g} {points} {word} ({low:.2g} to {high:.2g}){rest}{DOUBT[judged.direction[id]]}"
 
 
 # %% mystnb={"figure": {"caption": "Recorded, means over seeds with 95 % intervals. Left: accuracy on the test set against the noise of the background, digits of 8 by 8 pixels at a random place of 16 by 16; dotted: always the more frequent class. Right: accuracy above chance at the highest noise relative to that without noise, by placement and size (image on background).", "name": "fig-images-kept"}, "image": {"alt": "Left, accuracy against noise for the network, its kernel, and the kernel at the trained parameters. Right, intervals of what network and kernel keep, in four settings."}}
@@ -118,7 +119,7 @@ ends = [recorded.accuracies(of).mean() for of in (Model.NETWORK, Model.GCV)]
 kept = [recorded.kept(of, above_chance=True).mean() for of in (Model.NETWORK, Model.GCV)]
 finding(
     f"From σ = {quiet:g} to {loud:g} the network goes from {ends[0][quiet]:.0f} to {ends[0][loud]:.0f} % accuracy, its kernel from {ends[1][quiet]:.0f} to "
-    f"{ends[1][loud]:.0f} %; above chance they keep {kept[0]:.0f} and {kept[1]:.0f} %."
+    f"{ends[1][loud]:.0f} %; of their accuracy above chance they keep {kept[0]:.0f} and {kept[1]:.0f} %."
 )
 left, right = drawing.panels(2, width=4.4)
 draw_accuracy(left, recorded)
@@ -129,14 +130,14 @@ drawing.legend(left)
 about_kept = judged[judged.unit == "points kept"].drop("img-after")
 right_in = (about_kept.direction == Direction.SUPPORTED).sum()
 say(f"""
-**What we find.** *Kept.* At a random place the network keeps {apart("img-kept", " of its accuracy than its kernel")}, and above chance it keeps {apart("img-kept-chance")}. Of {len(about_kept)} predictions about what it keeps,
-{right_in} are supported. *Learnt.* The kernel at the trained parameters keeps {apart("img-after", " than the initial one")}. *Active neurons.* After the first layer, training makes their share {apart("img-active", f" at σ = {loud:g}", "smaller", "larger")}; in the
-layer where it falls least, {apart("img-active-every", "", "smaller", "larger")}; without noise, {apart("img-active-clean", "", "smaller", "larger")}. *Lazy training.* As its output is scaled up, the network comes {apart("img-lazy", " to its linearisation", "closer", "less close")},
+**What we find.** *Kept.* At a random place the share of its accuracy that the network keeps is {apart("img-kept", " than its kernel's", "larger", "smaller")}; above chance, {apart("img-kept-chance", "", "larger", "smaller")}. Of {len(about_kept)} predictions about what it keeps,
+{right_in} are supported. *Learnt.* The kernel at the trained parameters keeps {apart("img-after", " than the initial one")}. *Active neurons.* Averaged over the layers after the first, at σ = {loud:g} their share is {apart("img-active", " after training than before", "smaller", "larger")}; in the
+least favourable of these layers, {apart("img-active-every", "", "smaller", "larger")}; without noise, on average, {apart("img-active-clean", "", "smaller", "larger")}. *Lazy training.* As its output is scaled up, the network's accuracy comes {apart("img-lazy", " to that of its linearisation", "closer", "less close")},
 {WITHIN[judged.direction["img-lazy-near"]]}.
 """)
 
 # %% [markdown]
-# **What limits this.** Digits and a small network; the thesis' own data and network were not run. Where network and kernel both end near chance, a share that is kept says little. The network is trained on the logistic loss, the
+# **What limits this.** These are digits and a small network, not the thesis' own data and network. Where network and kernel both end near chance, a share that is kept says little. The network is trained on the logistic loss, but the
 # kernel is solved by least squares.
 #
 # ## Images in noise
@@ -191,7 +192,7 @@ for (placement, level), ax in zip(product(PLACEMENTS, levels), axes.flat, strict
 #
 # $$f(x; \theta_0) + k(x)^\top (K + \lambda I)^{-1} (y - f(X; \theta_0)).$$
 #
-# It is solved in closed form. Generalised cross-validation [Golub et al., 1979](bibliography.md) chooses $\lambda$ without test images.
+# Here $K$ is the kernel among the training images $X$, with labels $y$, and $k(x)$ that between them and $x$. Generalised cross-validation ([Golub et al., 1979](bibliography.md)) chooses $\lambda$ without test images.
 
 # %%
 from sameloss.studies.local_signal_images.theory import cross_validation, fits, jacobian
@@ -214,9 +215,9 @@ fits(gram, torch.zeros(3), torch.tensor([-1.0, 1.0]), (1e-9,))[0].outputs
 # %% [markdown]
 # ## Controls
 #
-# *Best λ* is chosen on the test set, an upper bound for this kernel. The kernel at the *trained* parameters starts from
-# zero and not from the trained network: its accuracy is due to the learnt features alone, which have seen the labels of the
-# sample, so that cross-validation may choose too small a λ. The linear model has neither convolutions nor features; at a random place it
+# *Best λ* is chosen on the test set, so its accuracy is an upper bound for this kernel. The kernel at the *trained* parameters is fitted from
+# zero and not from the trained network, so its accuracy is due to the learnt features alone. These have seen the labels of the
+# sample, which may lead cross-validation to too small a λ. The linear model has neither convolutions nor features; at a random place it
 # is at chance even without noise, so it has no share to keep.
 
 
@@ -236,7 +237,7 @@ render(pd.DataFrame(predictors_of(recorded)), decimals=0)
 
 # %%
 say(
-    f"In the record {record.seeds} seeds have their own {record.examples} digits to train on, backgrounds, initial parameters and order; they share {images.tested} test images, but not their backgrounds. "
+    f"In the record each of {record.seeds} seeds has its own backgrounds, initial parameters, order and {record.examples} training digits; all share the same {images.tested} test digits, but not their backgrounds. "
     f"{record.record_in_words('laptop-long')} The rules by which it is judged stand in the [protocol](protocol_second.md)."
 )
 
@@ -265,16 +266,16 @@ drawing.label_ends(ax)
 #
 # ## Lazy training
 #
-# If the difference is due to features, it should vanish when they cannot move. With outputs $\alpha (f - f_0)$ and learning rate
-# $\eta/\alpha^2$ [Chizat et al., 2019](bibliography.md), the parameters move less the larger $\alpha$ is, and the network comes close to its
-# linearisation *after the same training*. The kernel, solved exactly, shows what fixed features can do at most.
+# If the network differs from its kernel because features move, the difference should vanish when they cannot. With outputs $\alpha (f - f_0)$ and learning rate
+# $\eta/\alpha^2$ ([Chizat et al., 2019](bibliography.md)), the parameters move less the larger $\alpha$ is, and the network comes close to its
+# linearisation *after the same training*. The kernel, solved exactly, shows what the same fixed features do when the fit is completed.
 
 # %% mystnb={"figure": {"caption": "Recorded: accuracy of the network against the scale α of its output, and that of its tangent kernel (dashed, with its interval), means over seeds with 95 % intervals; dotted: the linearised network after the same training. These networks are trained by SGD, those above by Adam.", "name": "fig-images-lazy"}, "image": {"alt": "Accuracy against the scale of the output at three points, with a dashed line and band for the solved kernel and a dotted line for the linearised network."}}
 lazy, limit = recorded.of_lazy(), recorded.of_lazy("limit").mean().iloc[0]
 of_kernel = recorded.accuracies(Model.GCV)[recorded.lazy.noise.iloc[0]]
 scaled, solved = lazy.mean(), seed_interval(of_kernel)
 finding(
-    f"Accuracy is {scaled.iloc[0]:.0f} % at α = {scaled.index[0]:g} and {scaled.iloc[-1]:.0f} % at α = "
+    f"At σ = {recorded.lazy.noise.iloc[0]:g} accuracy is {scaled.iloc[0]:.0f} % for α = {scaled.index[0]:g} and {scaled.iloc[-1]:.0f} % for α = "
     f"{scaled.index[-1]:g}; the linearised network has {limit:.0f} %, the solved kernel {solved.value:.0f} %."
 )
 (ax,) = drawing.panels(1, width=6)
@@ -294,8 +295,8 @@ of_limit, beyond = (
     seed_interval(last - other) for other in (recorded.of_lazy("limit").iloc[:, -1], of_kernel)
 )
 say(
-    f"At the largest α the network is {of_limit:+.1f} points from its linearisation after the same training, by which the "
-    f"claims on lazy training are judged, and {beyond:+.1f} points from the kernel solved by least squares. How far the parameters move, relative to their norm, and the accuracies (%):"
+    f"At the largest α the network's accuracy differs by {of_limit:+.1f} points from that of its linearisation after the same training, by which the "
+    f"claims on lazy training are judged, and by {beyond:+.1f} points from that of the kernel solved by least squares. How far the parameters move, relative to their initial norm, and the accuracies (%):"
 )
 
 # %%
@@ -337,10 +338,10 @@ render(TABLE_B_1.rename(columns="σ = {:g}".format).assign(**share).reset_index(
 render(checks()[["text", "value", "target", "tolerance", "printed", "passed"]])
 
 # %% [markdown]
-# ## In small, on this machine
+# ## A small run, on this machine
 #
-# By default the following cells open three seeds with three noise levels, which are recorded; with other parameters they compute. `laptop-long` is the record above. `gpu` and `paper` have the thesis' own data and networks, CIFAR-2 (vehicles and animals)
-# and a wide residual network [Zagoruyko and Komodakis, 2016](bibliography.md) beside its linearisation; they were not run. By arithmetic ($8 \cdot 10^{18}$ operations) a seed of `paper` takes 20 to 30 hours of an H200.
+# By default the following cells read recorded runs: three seeds with three noise levels. With other parameters they compute. `laptop-long` is the record above. `gpu` and `paper` have the thesis' own data and networks, CIFAR-2 (vehicles and animals)
+# and a wide residual network ([Zagoruyko and Komodakis, 2016](bibliography.md)) beside its linearisation; they were not run. A seed of `paper` needs $8 \cdot 10^{18}$ operations, by our estimate 20 to 30 hours of an H200.
 
 # %% mystnb={"code_prompt_show": "Presets"} tags=["experiment", "hide-input"]
 from dataclasses import replace
@@ -497,7 +498,7 @@ print("columns in which the fixed corner is the best:", counts["in which the fix
 #
 # ## Exercises
 #
-# 1. Why does a model at chance keep more than half of its accuracy, whatever the noise?
+# 1. Why does a model that noise brings down to chance keep at least half of its accuracy?
 # 2. At which noise is the kernel at chance, and at which the network? `-p noise 2`.
 # 3. Why might even a linear model of pixels keep its accuracy if the digit always lies in the same corner?
 #
@@ -506,7 +507,7 @@ print("columns in which the fixed corner is the best:", counts["in which the fix
 #
 # 1. With two classes chance is at least one half, and no accuracy exceeds 1; so the ratio is at least one half.
 # 2. In the pilot the kernel was at chance at 2, and the network not far above it.
-# 3. It can give all pixels outside the corner weights near zero, and so ignore the background without any features. Keeping accuracy there says little about them.
+# 3. It can give all pixels outside the corner weights near zero, and so ignore the background without any features. Keeping accuracy there says little about features.
 # ```
 
 # %% tags=["hide-input"]

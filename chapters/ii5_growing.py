@@ -458,7 +458,7 @@ render(pd.DataFrame(rows), decimals=0)
 # %% [markdown]
 # *Right after growing* is the rank correlation with the final KL, *predictive* the mean step from which on it is 0.8 or more; models without such a step are left out.
 #
-# ## In small, on this machine
+# ## A small run, on this machine
 #
 # By default the following cells open three shallow models of two layers, grown by six operators and trained briefly, which are recorded; with other parameters they compute. `laptop-long` is the record above; `gpu` and `paper`,
 # with the paper's grammar, were not run.

@@ -176,7 +176,7 @@ def ends_of(run):
 render(pd.DataFrame(ends_of(recorded)).sort_values("KL"), decimals=4)
 
 # %% [markdown]
-# ## In small, on this machine
+# ## A small run, on this machine
 #
 # By default the following cells open three stacks of three layers that are trained briefly, which are recorded; with other parameters they compute. `laptop-long` is the record above, `paper` has the six stages of the
 # thesis' BERT-LARGE, and `gpu` takes less than an hour of an H200 by estimate; these two were not run.

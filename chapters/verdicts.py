@@ -148,35 +148,31 @@ def word(question):
 
 
 # %% tags=["remove-cell"]
-leads_too = min(found.lead.mean() for found in saturated.by_rate(confirmed, OWN).values()) > 0
-elsewhere = (
-    f"; sharper at {'a lower learning rate, and leads as well' if leads_too else 'another learning rate'}"
-)
 sharper = main.loc["flatness by adversary", ["mean", "low", "high"]]
-no_sharper = "no sharper, trace {:.2f} times ({:.2f} to {:.2f})".format(*sharper)
+sharpened = "{:.2f} times the trace ({:.2f} to {:.2f})".format(*sharper)
 lost = -main.loc["adversary", ["mean", "high", "low"]].set_axis(["mean", "low", "high"])
 badge = verdict_table.badge
 front = [
     ("the larger model is more accurate", "02_confirmation", f"{badge(own.verdict.direction)} {points(own.effect)}", PAPER["size"]),
     (
-        "… also if probes read equally many features, and fine-tuned", "02_confirmation",
-        f"{badge(equal.verdict.direction)} {points(equal.effect)}<br>{badge(tuned.verdict.direction)} {points(tuned.effect)}", "not tested",
+        "… with equally many features; fine-tuned", "02_confirmation",
+        f"{badge(equal.verdict.direction)} {points(equal.effect)}, as many features<br>{badge(tuned.verdict.direction)} {points(tuned.effect)}, fine-tuned", "not tested",
     ),
     (
         f"it is flatter{'' if at_all else ', at the same learning rate'}", "04_flatness",
-        f"{badge(rows[-1]['direction'])} trace of the Hessian smaller by a factor of {rows[-1]['effect'].replace(' times', '')}{'' if at_all else elsewhere}", PAPER["trace"],
+        f"{badge(rows[-1]['direction'])} {rows[-1]['effect']} smaller trace of the Hessian", f"{PAPER['trace']} smaller",
     ),
     (
         "flatness explains its lead", "04_interventions",
-        f"{badge(carried['direction'])} flattening one size as much gains at most {most:.0f} % of it (no interval beyond {bound:.0f} %)", "the claimed cause",
+        f"{badge(carried['direction'])} one size made flatter by that factor gains at most {most:.0f} % of it (intervals end below {bound:.0f} %)", "the claimed cause",
     ),
     (
         "longer training is more accurate", "02_existence",
         f"{badge(main.loc['steps'].direction)} {points(main.loc['steps'])}, {main.loc['steps', 'size']}", "+1.6 points",
     ),
     (
-        "training against the downstream task hurts, and sharpens", "a4_algorithms",
-        f"{badge(main.loc['adversary'].direction)} {points(lost)}<br>{badge(main.loc['flatness by adversary'].direction)} {no_sharper}", "−6.9 points; 2.4 times",
+        "adversarial training hurts, and sharpens", "a4_algorithms",
+        f"{badge(main.loc['adversary'].direction)} {points(lost)}<br>{badge(main.loc['flatness by adversary'].direction)} {sharpened}", "−6.9 points; 2.4 times",
     ),
 ]  # fmt: skip
 
@@ -188,7 +184,7 @@ cells = "".join(
 )
 heads = "".join(
     f'<th scope="col">{head}</th>'
-    for head in ("at equal loss", "we find (95 % interval)", "the paper, scaled to our sizes")
+    for head in ("at equal loss", "we find (95 % interval)", "the paper, scaled")
 )
 
 
@@ -334,7 +330,7 @@ by_paper = theory.page.isin(["03_implicit_bias", "05_dyck"])
 (of_paper, as_corrected), (of_thesis, of_these) = (
     (some.sum(), (theory.verdict[some] == "holds as corrected").sum()) for some in (by_paper, ~by_paper)
 )
-told = f"{of_paper} lemmas and theorems, {as_corrected} hold only as corrected; of Part II’s {of_thesis}, {of_these}"
+told = f"{of_paper} lemmas and theorems, {as_corrected} hold only as corrected, of the {of_thesis} of Part II {of_these}"
 glue("theory-counts", told, display=False)
 of_paper = theory[by_paper & (theory.verdict == "holds as corrected")]
 glue("errata", render(of_paper[["place", "statement", "correction"]]), display=False)

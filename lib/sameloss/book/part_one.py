@@ -99,7 +99,7 @@ def shown(page: Chapter) -> Shown:
     """
     recorded = recorded_answers()
     asked = set(recorded[recorded.row == "main"].question)
-    source = "Figures and answers below are those of {}."
+    source = "The figures and answers of this section are those of {}."
     if set(PAGES[page.name]) <= asked and page.runs() == opened(page.name, {}, page.store).runs():
         return Shown(recorded_measurements(), recorded, source.format("recorded runs"), records_in_words())
     own, found = f"this page's own runs ({page.about})", page.results

@@ -250,11 +250,11 @@ def pretrain(
             for group in optimiser.param_groups:
                 group["lr"] = lr
             parts = execution.parts(batch, micro_batch, model.max_length)
-            loss, total = _set_gradient(forward, loss_at(step), parts, execution)
+            loss, objective = _set_gradient(forward, loss_at(step), parts, execution)
             if settings.sam_radius:
                 with sam_ascent(model, settings.sam_radius):
-                    total += _set_gradient(forward, loss_at(step), parts, execution)[1]
-            loss = process.mean(loss if math.isfinite(total) else total)  # so that all processes stop
+                    objective += _set_gradient(forward, loss_at(step), parts, execution)[1]
+            loss = process.mean(loss if math.isfinite(objective) else objective)  # so that all processes stop
             if not math.isfinite(loss):
                 raise NonFiniteLoss(f"The loss is {loss} at step {step + 1} with lr = {lr:.3g}")
             optimiser.step()
@@ -280,11 +280,13 @@ def _set_gradient(model: nn.Module, loss: BatchLoss, parts: list[Batch], executi
 def sam_ascent(model: nn.Module, radius: float) -> Iterator[None]:
     """Move the parameters by `radius` along their gradient, and back on exit (Foret et al. 2021)."""
     moved = [(p, p.grad, p.detach().clone()) for p in model.parameters() if p.grad is not None]
-    norm = torch.stack([gradient.norm() for _, gradient, _ in moved]).norm()
+    norm = torch.stack([gradient.norm() for _, gradient, _ in moved]).norm().clamp(min=1e-12)
     with torch.no_grad():
         for p, gradient, _ in moved:
             p.add_(gradient * (radius / norm))
-    yield
-    with torch.no_grad():
-        for p, _, before in moved:
-            p.copy_(before)
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for p, _, before in moved:
+                p.copy_(before)

@@ -15,12 +15,14 @@ from sameloss.book.cells import opened
 from sameloss.book.pages import open_page
 from sameloss.errors import ParameterError
 from sameloss.languages.grammars.formats import to_lines
+from sameloss.store.location import HOME
 from sameloss.store.record import kept_runs
 from sameloss.store.store import Store
 from sameloss.studies.same_loss.experiment import GRAMMAR
 from sameloss.studies.same_loss.saturated import CAPACITY, LARGE, OWN, SMALL, TUNED, downstream, leads, line
 
-RUNS = Path(__file__).parents[3] / "results" / "runs"
+ROOT = Path(__file__).parents[3]
+RUNS = ROOT / "results" / "runs"
 READINGS = {
     OWN: ["features"],
     CAPACITY: ["features", "expanded to 384", "expanded"],
@@ -210,3 +212,20 @@ def test_what_cannot_be_compared_is_refused_in_one_sentence(tmp_path, grammar_fi
     }.items():
         with pytest.raises(ParameterError, match=message):
             opened("02_confirmation", dict([given]), Store(tmp_path))
+
+
+def test_a_language_of_ones_own_leaves_the_record_as_it_is(tmp_path, monkeypatch):
+    """The third exercise: who edits the cell gets new runs, and the figures of the record beside them."""
+    (tmp_path / "chapters").mkdir()
+    (tmp_path / "_config.yml").touch()
+    (tmp_path / "results").symlink_to(ROOT / "results")
+    twin = (ROOT / "chapters" / "02_confirmation.py").read_text("utf-8")
+    edited = twin.replace("\nMINE = GRAMMAR ", "\nMINE = replace(GRAMMAR, words=64) ")
+    assert edited != twin
+    (tmp_path / "chapters" / "02_confirmation.py").write_text(edited, "utf-8")
+    monkeypatch.setenv(HOME, str(tmp_path))
+    own = opened("02_confirmation", {}, Store(tmp_path / "artifacts"))
+    assert {run.training.corpus.language.words for run in own.runs() if run.kind == "ModelMeasurement"} == {
+        64
+    }
+    assert len(own.recorded("workstation")[0].index.unique("replicate")) == 16

@@ -31,8 +31,10 @@ def test_the_presets_are_the_thesis_where_they_can_be():
     thesis = list(PRESETS["paper"]["kinds"].values())
     assert [kind.descent.steps for kind in thesis] == [100_000] * 4
     assert [kind.stops for kind in thesis] == [(50_000, 100_000, 150_000)] * 4
-    assert thesis[2].descent.lr_at(40_000) == 0.01
-    assert list(PRESETS["gpu"]["kinds"].values())[2].descent.drops == ((3200, 0.01), (4800, 0.001))
+    rates = [thesis[2].descent.lr_at(step) for step in (31_999, 32_000, 48_000)]
+    assert rates == pytest.approx([0.1, 0.01, 0.001])
+    assert thesis[2].changed(lr=0.2).descent.lr_at(48_000) == pytest.approx(0.002)
+    assert list(PRESETS["gpu"]["kinds"].values())[2].descent.drops == ((3200, 0.1), (4800, 0.01))
 
 
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
@@ -64,7 +66,7 @@ def test_a_reader_may_ask_for_one_model_with_other_settings(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"model": "forest"}, r"^Unknown model 'forest'; choose one of logistic regression, "),
+        ({"model": "forest"}, r"^Unknown model 'forest'; choose one of logistic regression; "),
         ({"seeds": 1}, "seeds is at least 2"),
         ({"sizes": "40, many"}, "sizes must be a whole number; got 'many'"),
         ({"sizes": []}, "sizes must be a whole number"),

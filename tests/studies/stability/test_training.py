@@ -133,7 +133,7 @@ def one_by_one(network, shape, weights, stack, rows, order, descent):
 
 @pytest.mark.parametrize(("network", "shape"), NETWORKS)
 def test_a_stack_is_the_ordinary_loop(network, shape):
-    descent = Descent(0.1, 4, 12, momentum=0.9, drops=((8, 0.01),))
+    descent = Descent(0.1, 4, 12, momentum=0.9, drops=((8, 0.1),))
     stack, order, models = problem(network, shape, descent)
     assert list(stack.train(order, descent)) == list(range(1, 13))
     for at, rows in enumerate(stack.rows):

@@ -87,7 +87,7 @@ def main_lr(table: pd.DataFrame) -> float:
 UNITS = {
     RATIO: "times",
     LOG_ODDS: "log-odds per doubling",
-    SLOPE: "points per 2.7-fold drop in trace",
+    SLOPE: "points for each factor e by which the trace falls",
     RATE_SLOPE: "log trace per log rate",
 }
 """Units as readers see them; the rest keep their names."""

@@ -120,6 +120,8 @@ class Kind:
         return max(1, steps // 2), steps, steps + max(1, steps // 2)
 
     def changed(self, **changes: Any) -> "Kind":
-        """The kind with fields of its descent replaced, those that are not None."""
+        """The kind with other fields of its descent, those that are not None; drops scale with the steps."""
         given = {name: value for name, value in changes.items() if value is not None}
-        return replace(self, descent=replace(self.descent, **given))
+        scale = given.get("steps", self.descent.steps) / self.descent.steps
+        drops = tuple((round(scale * step), factor) for step, factor in self.descent.drops)
+        return replace(self, descent=replace(self.descent, drops=drops, **given))

@@ -168,16 +168,16 @@ class Descent:
     batch: int
     steps: int
     momentum: float = 0.0
-    drops: tuple[tuple[int, float], ...] = ()  # (step, learning rate from there on)
+    drops: tuple[tuple[int, float], ...] = ()  # (step, multiple of the learning rate from there on)
 
     def lr_at(self, step: int) -> float:
         """Learning rate of step 0, 1, ...
 
-        >>> plain = Descent(0.1, 1, 100, drops=((50, 0.01), (80, 0.001)))
-        >>> [plain.lr_at(step) for step in (0, 49, 50, 79, 99)]
+        >>> plain = Descent(0.1, 1, 100, drops=((50, 0.1), (80, 0.01)))
+        >>> [round(plain.lr_at(step), 5) for step in (0, 49, 50, 79, 99)]
         [0.1, 0.1, 0.01, 0.01, 0.001]
         """
-        return [self.lr, *(lr for first, lr in self.drops if first <= step)][-1]
+        return self.lr * [1.0, *(factor for first, factor in self.drops if first <= step)][-1]
 
 
 class Stack:
@@ -224,14 +224,17 @@ class Stack:
         def loss(weights: Weights, x: Tensor, y: Tensor) -> Tensor:
             return F.cross_entropy(self._logits(weights, x), y)
 
-        gradients, order = None, order.to(self.rows.device)
+        gradient_of, order = None, order.to(self.rows.device)
         for step in range(start, descent.steps):
-            batch = self.rows.gather(1, order[:, step].repeat_interleave(len(self.rows) // len(order), 0))
+            positions = order[:, step].repeat_interleave(len(self.rows) // len(order), 0)  # of all of a seed
+            batch = self.rows.gather(1, positions)
             inputs = self.weights, self.x[batch], self.y[batch]
-            if gradients is None:  # traced once: vmap and grad cost more than the operations of small models
-                gradients = make_fx(vmap(grad(loss)))(*inputs)
-            gradient, momentum, lr = gradients(*inputs), descent.momentum, descent.lr_at(step)
-            self.velocity = {name: momentum * v + gradient[name] for name, v in self.velocity.items()}
+            if (
+                gradient_of is None
+            ):  # traced once: vmap and grad cost more than the operations of small models
+                gradient_of = make_fx(vmap(grad(loss)))(*inputs)
+            gradient, lr = gradient_of(*inputs), descent.lr_at(step)
+            self.velocity = {name: descent.momentum * v + gradient[name] for name, v in self.velocity.items()}
             self.weights = {name: w - lr * self.velocity[name] for name, w in self.weights.items()}
             yield step + 1
 
