@@ -251,23 +251,27 @@ from sameloss.studies.verdict import verdict_table as judge_all
 
 def closing(claim, judged, record):
     """A row of the table: what would decide a claim."""
-    half, edges = (judged.high - judged.low) / 2, [0.0]
-    if claim.value is not None:
-        edges = [claim.value * (1 - claim.tolerance), claim.value * (1 + claim.tolerance)]
-    distance = min(abs(judged.ours - edge) for edge in edges)
-    seeds = np.ceil(record["seeds"] * (half / distance) ** 2)
+    half = (judged.high - judged.low) / 2
+    seeds = np.ceil(record["seeds"] * (half / judged.ours) ** 2)
     effect = verdict_table.effect_in_words(judged, claim.unit)
     hours = record["core_hours"] * seeds / record["seeds"]
     return {"claim": claim.text, "page": claim.page, "effect": effect, "seeds": seeds, "core-hours": hours}
 
 
-undecided = []
+undecided, no_effect = [], []
 for other in judging:
     for preset, record in other.records().items():
         table = judge_all(other.topics, other.recorded(preset)).set_index("id")
         rows = [(claim, table.loc[claim.id]) for topic in other.topics for claim in topic.claims]
-        undecided += [closing(*row, record) for row in rows if row[1].direction == "open"]
+        still = [row for row in rows if row[1].direction == "open"]
+        undecided += [closing(*row, record) for row in still if row[1]["size"] != "negligible"]
+        no_effect += [claim.text for claim, judged in still if judged["size"] == "negligible"]
 render(pd.DataFrame(undecided), decimals=1)
+
+# %%
+say(
+    f"Of the {len(no_effect)} other open claims the effect is negligible, whatever its sign: {'; '.join(no_effect)}."
+)
 
 # %% [markdown]
 # **What needs a GPU and a download of data**, and has not been computed. The command computes it:
