@@ -105,7 +105,8 @@ def lead_at(kl, of):
 from sameloss.book.chapter import finding
 
 finding(
-    f"At equal loss the larger model leads in {sum(answer.effect.low > 0 for answer in found.values())} of {len(found)} readings."
+    f"At equal loss the larger model leads in {sum(answer.effect.low > 0 for answer in found.values())} of {len(found)} readings, "
+    f"by {min(answer.effect.value for answer in found.values()):.1f} to {max(answer.effect.value for answer in found.values()):.1f} points."
 )
 left, right = drawing.panels(2, width=4.4)
 for at, (arm, name) in enumerate(((SMALL, "d = 24"), (LARGE, "d = 96"))):
