@@ -164,7 +164,7 @@ front = [
     ),
     (
         "flatness explains its lead", "04_interventions",
-        f"{badge(carried['direction'])} one size made flatter by that factor gains at most {most:.0f} % of it (intervals end below {bound:.0f} %)", "the claimed cause",
+        f"{badge(carried['direction'])} one size made {ratio:.2f} times flatter gains {with_minus(f'{least:z.0f} to {most:z.0f}')} % of the lead (intervals end below {bound:.0f} %)", "the claimed cause",
     ),
     (
         "longer training is more accurate", "02_existence",
@@ -334,7 +334,7 @@ by_paper = theory.page.isin(["03_implicit_bias", "05_dyck"])
 (of_paper, as_corrected), (of_thesis, of_these) = (
     (some.sum(), (theory.verdict[some] == "holds as corrected").sum()) for some in (by_paper, ~by_paper)
 )
-told = f"{of_paper} lemmas and theorems, {as_corrected} hold only as corrected, of the {of_thesis} of Part II {of_these}"
+told = f"{as_corrected} of the paper’s {of_paper} lemmas and theorems, and {of_these} of Part II’s {of_thesis}, need correcting; the others hold as printed"
 glue("theory-counts", told, display=False)
 of_paper = theory[by_paper & (theory.verdict == "holds as corrected")]
 glue("errata", render(of_paper[["place", "statement", "correction"]]), display=False)
