@@ -15,6 +15,7 @@ ALL = (*kills.PARTS, *damage.PARTS, *limits.PARTS, *strangers.PARTS, *kills.CONC
 PARTS = {part.what: part for part in ALL}
 
 
+@pytest.mark.book
 @pytest.mark.parametrize("what", PARTS)
 def test_a_sample_of_the_campaign_finds_nothing(what):
     part = PARTS[what]

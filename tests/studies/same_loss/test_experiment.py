@@ -138,6 +138,7 @@ def test_one_hot_tokens_of_a_large_vocabulary_stay_as_they_are(tmp_path):
     assert table["lookup, expanded"] == table["lookup, features"]
 
 
+@pytest.mark.book
 def test_from_languages_to_answers(page):
     """All kinds of runs of the experiment on all languages, and all figures and tables of its page."""
     table = page.results.table
@@ -177,6 +178,7 @@ def cells_of(chapter, **known):
     return found
 
 
+@pytest.mark.book
 def test_from_algorithms_to_answers(page):
     """All treatments in the same store, and algorithms for every question, with figures and tables."""
     algorithms = [
