@@ -74,23 +74,23 @@ drawing.use_style()
 recorded, arms = open_page("04_interventions").recorded("workstation")
 native, relative = ({name: line(recorded, arm, len(arms), of) for name, arm in arms.items()} for of in TRACES)
 sizes = {of: seed_interval(leads(recorded, SMALL, LARGE, of).lead) for of in (OWN, "log trace")}
-of_size, lead = -sizes["log trace"].value, sizes[OWN].value
-
-
-# %% mystnb={"figure": {"caption": "Points gained on own features against how many times smaller the Fisher trace is, both at 3 % of the bag of words' KL, with 95 % intervals. Colours: interventions on d = 48, compared with AdamW on the same eight grammars; to the left of 1 the model is sharper. Black: d = 96 compared with d = 24 on sixteen grammars. Dotted: the slope between the paper's sizes.", "name": "fig-carried"}, "image": {"alt": "Points gained against flatness: the size effect lies far above the interventions."}}
+between = sizes["log trace"]
+of_size, lead = -between.value, sizes[OWN].value
 able = {name: found for name, found in native.items() if found.leverage}
 slopes = [found.slope[0] for found in able.values()]
-finding(
-    f"Within one size a factor e of flatness goes with {min(slopes):.1f} to {max(slopes):.1f} points; between d = 24 and 96, with {lead / of_size:.0f}."
-)
-ax = drawing.panels(1, width=6.5)[0]
 points = {
     name.replace(" of ", " of\n"): (found.flatter, found.gained, f"C{at}")
     for at, (name, found) in enumerate(native.items())
 }
-between = sizes["log trace"]
-beside = {"textcoords": "offset points"}
 points["d = 24 to 96"] = ((-between.value, -between.high, -between.low), sizes[OWN], "black")
+
+
+# %% mystnb={"figure": {"caption": "Points gained on own features against how many times smaller the Fisher trace is, both at 3 % of the bag of words' KL, with 95 % intervals. Colours: interventions on d = 48, compared with AdamW on the same eight grammars; to the left of 1 the model is sharper. Black: d = 96 compared with d = 24 on sixteen grammars. Dotted: the slope between the paper's sizes.", "name": "fig-carried"}, "image": {"alt": "Points gained against flatness: the size effect lies far above the interventions."}}
+finding(
+    f"Within one size a factor e of flatness goes with {min(slopes):.1f} to {max(slopes):.1f} points; between d = 24 and 96, with {lead / of_size:.0f}."
+)
+ax = drawing.panels(1, width=6.5)[0]
+beside = {"textcoords": "offset points"}
 for at, (name, (x, y, color)) in enumerate(points.items()):
     ends = [[[of[0] - of[1]], [of[2] - of[0]]] for of in (x, y)]
     marker = drawing.MARKERS[at]
@@ -129,6 +129,7 @@ def percent(share):
     return f"{value} % ({low} to {high})"
 
 
+# %% tags=["hide-input"]
 shares = [100 * np.array(found.share) for found in able.values()]
 at_published, most = PUBLISHED_SLOPE * of_size, max(share[2] for share in shares)
 loosest = 100 * max(relative[name].share[2] for name in able)

@@ -9,7 +9,7 @@ import pytest
 from cells import definitions
 from scipy import stats
 
-from sameloss.studies.growing.claims import EARLY, STACKING_TOPICS, TOPICS, Stacks, grown_from
+from sameloss.studies.growing.claims import EARLY, STACKING_TOPICS, TOPICS, Stacks
 from sameloss.studies.verdict import in_words, judge, verdict_table
 
 CHAPTER = definitions("ii5_growing")
@@ -106,34 +106,16 @@ def test_stacks_that_end_within_the_margin_differ_negligibly(stacks, differences
     assert not found["size"].drop("stack-adaptive").any()
 
 
-# Records
+# Models of other ages
 
 
-def written(tables, folder):
-    """Write tables and read them again."""
-    for name, table in tables.items():
-        table.to_csv(folder / f"{name}.csv", index=False, float_format="%.6g")
-    return {name: pd.read_csv(folder / f"{name}.csv") for name in tables}
-
-
-def test_results_of_growing_survive_a_record(growing, tmp_path):
-    again = grown_from(growing.growth, written(growing.tables, tmp_path), growing.page.aged)
-    grown = growing.page.results
-    assert again.kl == pytest.approx(grown.kl, rel=1e-5)
-    assert again.scratch == pytest.approx(grown.scratch, rel=1e-5)
-    expected = grown.downstream.reset_index(drop=True)
-    pd.testing.assert_frame_equal(again.downstream, expected, check_dtype=False)
-    assert set(again.aged) == {8, 20}
-    for age, own in again.aged.items():
+def test_results_at_every_age_are_those_of_its_runs(growing):
+    assert set(growing.page.results.aged) == {8, 20}
+    for age, own in growing.page.results.aged.items():
         table = growing.page.store.get(growing.aged(age, 0, growing.page.aged.operators))
         last = table[table.step == 12].set_index("operator").kl
         expected = last[[operator.name for operator in own.operators]]
         assert own.final == pytest.approx(expected.to_numpy()[None], rel=1e-5)
-
-
-def test_results_of_stacking_survive_a_record(stacking, tmp_path):
-    again = Stacks(written(stacking.tables, tmp_path)["stages"])
-    assert again.final("middle") == pytest.approx(stacking.page.results.final("middle"), rel=1e-5)
 
 
 # Claims on growing once
