@@ -47,7 +47,7 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 # %% [markdown]
 # ## What was found
 
-# %% mystnb={"code_prompt_show": "What is compared"} tags=["hide-input"]
+# %% mystnb={"code_prompt_show": "Imports"} tags=["hide-input"]
 import numpy as np
 import pandas as pd
 from myst_nb import glue
@@ -70,6 +70,7 @@ from sameloss.studies.same_loss.saturated import (
 )
 from sameloss.studies.verdict import Direction
 
+# %% mystnb={"code_prompt_show": "What is compared"} tags=["hide-input"]
 drawing.use_style()
 recorded, arms = open_page("04_interventions").recorded("workstation")
 native, relative = ({name: line(recorded, arm, len(arms), of) for name, arm in arms.items()} for of in TRACES)
@@ -83,6 +84,24 @@ points = {
     for at, (name, found) in enumerate(native.items())
 }
 points["d = 24 to 96"] = ((-between.value, -between.high, -between.low), sizes[OWN], "black")
+
+
+# %% mystnb={"code_prompt_show": "What the verdict says"} tags=["hide-input"]
+control = recorded_answers().query("question == 'adversary' and language == 'grammar' and row == 'main'")
+lost = Interval(*control[["mean", "low", "high"]].iloc[0])
+direction = carried(native, relative, lost)
+
+WORDS = {
+    Direction.SUPPORTED: "Flatness carries the effect of size",
+    Direction.AGAINST: "Flatness does not carry the effect of size",
+    Direction.OPEN: "Whether flatness carries the effect of size is open",
+}
+
+
+def percent(share):
+    """A share with its interval."""
+    value, low, high = (f"{100 * end:z.0f}" if np.isfinite(end) else "unbounded" for end in share)
+    return f"{value} % ({low} to {high})"
 
 
 # %% mystnb={"figure": {"caption": "Points gained on own features against how many times smaller the Fisher trace is, both at 3 % of the bag of words' KL, with 95 % intervals. Colours: interventions on d = 48, compared with AdamW on the same eight grammars; to the left of 1 the model is sharper. Black: d = 96 compared with d = 24 on sixteen grammars. Dotted: the slope between the paper's sizes.", "name": "fig-carried"}, "image": {"alt": "Points gained against flatness: the size effect lies far above the interventions."}}
@@ -110,24 +129,6 @@ ax.set(
 )
 told = "Points gained against flatness: size gains far more than any of four interventions that move flatness further."
 glue("slopes", drawing.picture(ax.figure, told), display=False)
-
-# %% tags=["hide-input"]
-control = recorded_answers().query("question == 'adversary' and language == 'grammar' and row == 'main'")
-lost = Interval(*control[["mean", "low", "high"]].iloc[0])
-direction = carried(native, relative, lost)
-
-WORDS = {
-    Direction.SUPPORTED: "Flatness carries the effect of size",
-    Direction.AGAINST: "Flatness does not carry the effect of size",
-    Direction.OPEN: "Whether flatness carries the effect of size is open",
-}
-
-
-def percent(share):
-    """A share with its interval."""
-    value, low, high = (f"{100 * end:z.0f}" if np.isfinite(end) else "unbounded" for end in share)
-    return f"{value} % ({low} to {high})"
-
 
 # %% tags=["hide-input"]
 shares = [100 * np.array(found.share) for found in able.values()]

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 import pytest
 from cells import definitions
 from scipy import stats
