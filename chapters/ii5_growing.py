@@ -113,7 +113,7 @@ def how_early(run):
     draw_course(right, curve, "regret", np.array([run.regret(run.choice(step)) for step in run.steps]).T)
     others = {
         "at random": run.relative_regret(run.final.mean(1)),
-        "last layers\non top": run.regret(run.on_top("duplicate")),
+        "last on top": run.regret(run.on_top("duplicate")),
     }
     for at, (name, regrets) in enumerate(others.items(), 2):
         right.plot(curve.step, 0 * curve.step + regrets.mean(), f"C{at}--", lw=1, label=name)
