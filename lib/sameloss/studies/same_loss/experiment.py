@@ -490,12 +490,13 @@ def _probed_width(run: Any) -> int:
 
 
 def _measuring_work(run: Any) -> float:
-    """Gradients of a trace, and probes, of which controls are about four more."""
-    m = run.measures
+    """Gradients of a trace, probes, of which controls are about four more, and fine-tuning of each task."""
+    m, once = run.measures, run.training.sentence_flops
     probe = probing_flops(m.train, _probed_width(run), m.probe_sets)
     labels = run.training.corpus.language.words if m.estimator == "exact" else m.trace_labels
-    trace = labels * m.trace_sentences * run.training.sentence_flops
-    return trace + (5 if run.controls or m.capacities else 1) * probe
+    tuned = (len(m.finetuning_lrs) + run.controls) * len(run.labelled.downstream.tasks) * FINETUNING.epochs
+    probes = (5 if run.controls or m.capacities else 1) * probe
+    return probes + (labels * m.trace_sentences + tuned * m.train) * once
 
 
 def _measuring_bytes(run: Any) -> float:
