@@ -46,6 +46,7 @@ def lossy(trial):
     before_a_change(Lossy(), trial)
 
 
+@pytest.mark.book
 def test_a_run_that_believes_half_a_file_is_found_out():
     counted = run(Part("lossy", 1, lossy), "seed", trials=12)
     assert counted.kills > 4

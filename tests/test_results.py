@@ -25,6 +25,7 @@ def test_what_a_tiny_run_reads_is_one_of_them():
     assert {run.key for run in with_ancestors(runs)} == {run.key for run in runs}
 
 
+@pytest.mark.book
 def test_results_are_those_recorded(tmp_path, monkeypatch):
     """On a CPU, wherever there is a GPU too: what differs between CPUs is far below the tolerance."""
     monkeypatch.setenv("SAMELOSS_DEVICE", "cpu")
