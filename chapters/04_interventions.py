@@ -308,8 +308,9 @@ def measured(draw, name, steps):
     trained = Pretraining(
         CorpusSampling(GRAMMAR.drawn(draw), None, draw), shape,
         Optimisation(steps, page.batch, arm["rate"] * page.lr, weight_decay=decay, sam_radius=radius),
-        seed=stream_seed("training", draw, shape.d_model, steps, 0), checkpoints=(steps,), micro_batch=page.batch,
-        resume_every=1000, objective=replace(EXACT, trace_penalty=penalty), dropout=arm["dropout"],
+        seed=stream_seed("training", draw, shape.d_model, steps, 0), checkpoints=(steps,),
+        micro_batch=page.batch, resume_every=1000, objective=replace(EXACT, trace_penalty=penalty),
+        dropout=arm["dropout"],
     )  # fmt: skip
     own = replace(measures, **of_trace)
     return model_measurement(trained, steps, *sentences_of(draw), own, controls=False)

@@ -86,7 +86,7 @@ def test_a_chapter_is_a_program_too(tmp_path):
     done = subprocess.run([*command, *words], capture_output=True, text=True, cwd=BOOK, check=False)
     assert done.returncode == 0, done.stderr[-1000:]
     assert "preset smoke: 10 of 10 runs to compute" in done.stdout
-    assert "From m = 40 to 60, networks keep" in done.stdout
+    assert "From m = 40 to 60 the gap of networks falls to" in done.stdout
     assert len(list(tmp_path.glob("TwinTraining/*/manifest.json"))) == 10
     wrong = subprocess.run(
         [*command, "-p", "sise", "3"], capture_output=True, text=True, cwd=BOOK, check=False
