@@ -142,11 +142,6 @@ def points(effect, digits=1):
     return f"{mean:+.{digits}f} points ({low:.{digits}f} to {high:.{digits}f})".replace("-", "−")
 
 
-def word(question):
-    """The badge of the first edition's answer to a question."""
-    return verdict_table.badge(main.loc[question].direction, main.loc[question]["size"] or "")
-
-
 # %% tags=["remove-cell"]
 sharper = main.loc["flatness by adversary", ["mean", "low", "high"]]
 sharpened = "{:.2f} times the trace ({:.2f} to {:.2f})".format(*sharper)
@@ -331,13 +326,13 @@ render(theory.sort_values("page", kind="stable")[columns])
 
 # %% tags=["remove-cell"]
 by_paper = theory.page.isin(["03_implicit_bias", "05_dyck"])
-(of_paper, as_corrected), (of_thesis, of_these) = (
-    (some.sum(), (theory.verdict[some] == "holds as corrected").sum()) for some in (by_paper, ~by_paper)
+corrected = theory.verdict == "holds as corrected"
+told = (
+    f"{(by_paper & corrected).sum()} of the paper’s {by_paper.sum()} lemmas and theorems, and "
+    f"{(~by_paper & corrected).sum()} of Part II’s {(~by_paper).sum()}, need correcting; the others hold as printed"
 )
-told = f"{as_corrected} of the paper’s {of_paper} lemmas and theorems, and {of_these} of Part II’s {of_thesis}, need correcting; the others hold as printed"
 glue("theory-counts", told, display=False)
-of_paper = theory[by_paper & (theory.verdict == "holds as corrected")]
-glue("errata", render(of_paper[["place", "statement", "correction"]]), display=False)
+glue("errata", render(theory[by_paper & corrected][["place", "statement", "correction"]]), display=False)
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
