@@ -175,9 +175,8 @@ def record(
         if not finished:
             print(f"{opened.name}: {opened.announce()}", flush=True)
             compute_all(opened.store, opened.runs(), opened.workers)
-        kept_runs().add(
-            opened.store, opened.runs(), lazy=opened.name not in CHAPTERS
-        )  # losses take megabytes
+        lazy = opened.name.startswith("ii")  # the losses of Part I take megabytes
+        kept_runs().add(opened.store, opened.runs(), lazy=lazy)
 
 
 def _stop_after(minutes: float) -> None:
