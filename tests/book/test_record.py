@@ -193,13 +193,13 @@ def test_losses_are_recorded_but_those_of_part_i(recorded, monkeypatch, book):
     """Which take megabytes."""
     kept = {}
     monkeypatch.setattr(Record, "add", lambda self, store, runs, *, lazy: kept.update({runs[0].number: lazy}))
-    recorded("here", {CHAPTERS[0]: [Squaring(1)], "02_ends": [Squaring(2)], "ii5_growing": [Squaring(3)]})
-    assert kept == {1: False, 2: False, 3: True}
+    recorded("here", {CHAPTERS[0]: [Squaring(1)], "ii5_growing": [Squaring(2)]})
+    assert kept == {1: False, 2: True}
 
 
 def test_every_page_with_a_record_is_listed_with_it():
     assert recorded_pages("pretrained") == list(CHAPTERS)
-    assert recorded_pages("workstation") == [*CHAPTERS, "02_confirmation", "02_ends", "04_interventions"]
+    assert recorded_pages("workstation") == [*CHAPTERS, "02_confirmation", "04_interventions"]
     assert {"ii2_stability", "ii5_growing"} <= set(recorded_pages("laptop-long"))
     assert not set(CHAPTERS) & set(recorded_pages("laptop-long"))
 

@@ -175,8 +175,9 @@ def record(
         if not finished:
             print(f"{opened.name}: {opened.announce()}", flush=True)
             compute_all(opened.store, opened.runs(), opened.workers)
-        lazy = opened.name.startswith("ii")  # the losses of Part I take megabytes
-        kept_runs().add(opened.store, opened.runs(), lazy=lazy)
+        kept_runs().add(
+            opened.store, opened.runs(), lazy=opened.name not in CHAPTERS
+        )  # losses take megabytes
 
 
 def _stop_after(minutes: float) -> None:
