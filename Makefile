@@ -50,7 +50,7 @@ export OTHER_TORCH ?= 2.11.0
 	@grep -vE '^(torch|triton|nvidia|cuda)' constraints.txt > $(@D)/constraints.txt
 	$(@D)/bin/python -m pip install $(QUIET) 'pip>=25'
 	$(@D)/bin/python -m pip install $(QUIET) --no-compile -c $(@D)/constraints.txt "torch==$$OTHER_TORCH" transformers \
-		numpy pandas scipy scikit-learn safetensors filelock tqdm jaxtyping networkx \
+		numpy pandas scipy scikit-learn safetensors filelock tqdm jaxtyping networkx cloudpickle huggingface_hub \
 		beartype hmmlearn hypothesis nltk psutil pytest pytest-xdist
 	$(@D)/bin/python -m pip install $(QUIET) --no-deps -e .
 	@cd $(@D) && pwd -P > installed

@@ -2,7 +2,9 @@
 
 import ast
 import re
+import sys
 import tomllib
+from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -85,6 +87,46 @@ def test_what_stands_at_the_top():
     }
     top = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert top == {folder.split("/")[0] for folder in MAY_IMPORT} - BOTTOM
+
+
+HERE = Path(__file__).parent
+
+OTHER_LAYERS = ("languages", "models", "training", "measures", "statistics", "store", "runs")
+"""Whose tests run on another Python and torch too, where no notebook's library is installed (Makefile)."""
+
+
+OURS = {"sameloss", *(path.name for path in HERE.iterdir())}
+
+
+def needed(path: Path, seen: set[Path]) -> Iterator[str]:
+    """Yield the packages that importing a file needs, through the files of the tests and the library."""
+    if path in seen:
+        return
+    seen.add(path)
+    body = ast.parse(path.read_text()).body
+    names = {name.name for node in body if isinstance(node, ast.Import) for name in node.names}
+    for node in body:
+        if isinstance(node, ast.ImportFrom):
+            names |= {str(node.module), *(f"{node.module}.{name.name}" for name in node.names)}
+    for name in names:
+        local = [HERE / f"{name.replace('.', '/')}.py", ROOT / SOURCE_OF.get(name, "absent")]
+        top = name.split(".")[0]
+        if found := next(filter(Path.is_file, local), None):
+            yield from needed(found, seen)
+        elif not {f"{top}.py", top} & OURS:
+            yield top
+
+
+def test_tests_of_the_layers_need_what_their_other_python_has():
+    makefile = (HERE.parent / "Makefile").read_text()
+    recipe = makefile[makefile.index(".venv-other/installed:") :]
+    has = set(recipe[: recipe.index("--no-deps")].replace("scikit-learn", "sklearn").split())
+    seen: set[Path] = set()
+    for layer in OTHER_LAYERS:
+        for path in sorted((HERE / layer).glob("*.py")):
+            if path.name != "test_pretrained.py":
+                lacking = set(needed(path, seen)) - has - sys.stdlib_module_names - {"torch"}
+                assert not lacking, f"{path.name} needs {sorted(lacking)}."
 
 
 EMPTY_NAMES = {

@@ -5,7 +5,6 @@ from math import log
 
 import pytest
 import torch
-from cells import definitions
 from enumeration import enumerated
 
 from sameloss.errors import LanguageError
@@ -20,8 +19,6 @@ from sameloss.languages.entropy import (
     masked_entropy,
     word_shares,
 )
-
-CHAPTER = definitions("a2_conditionals")
 
 
 def seed(number):
@@ -105,30 +102,6 @@ def test_and_are_so_of_an_autoregressive_language():
     known = torch.special.entr(conditionals).sum((1, 2)) / sentences.lengths
     assert found.mean == pytest.approx(_mean_marginal_entropy(sentences, conditionals) - float(known.mean()))
     assert found.mean > 0
-
-
-def test_masks_are_as_many_as_asked_and_inside():
-    sentences = Sentences(
-        torch.tensor([[1, 2, 3, 0], [1, 2, 3, 4]]).repeat(500, 1), torch.tensor([3, 4]).repeat(500)
-    )
-    masked = CHAPTER.mask_some(sentences, 2, seed(0)).tokens
-    assert ((masked[0::2, :3] == 0).sum(1) == 2).all()
-    assert ((masked[1::2] == 0).sum(1) == 2).all()
-    frequency = (masked[1::2] == 0).double().mean(0)
-    assert (frequency - 0.5).abs().max() < 4 * (0.25 / 500) ** 0.5
-    assert (CHAPTER.mask_some(sentences, 9, seed(0)).tokens[:, :3] == 0).all()
-
-
-def test_entropy_rises_with_masks_to_the_blind_entropy():
-    language = HMMSpec(4, 6, 4, 1, 0.3, 0.3, seed=1).build()
-    sentences = language.sample(3000, seed(0))
-    found = [
-        CHAPTER.entropy_under_masks(language, CHAPTER.mask_some(sentences, k, seed(k))) for k in (1, 2, 3, 4)
-    ]
-    means = [estimate.mean for estimate in found]
-    assert means == sorted(means)
-    assert means[-1] == pytest.approx(blind_entropy(language), rel=1e-9)
-    assert means[-1] - means[0] > 20 * found[0].standard_error
 
 
 def test_word_shares_count_tokens_before_the_end(tiny_language):

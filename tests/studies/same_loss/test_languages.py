@@ -5,11 +5,14 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
+import torch
 from cells import definitions, listed
 from nltk import Tree
 
 from sameloss.book.pages import open_page
+from sameloss.languages import HMMSpec, Sentences
 from sameloss.languages.autoregressive import STAND_IN_NOTE
+from sameloss.languages.entropy import blind_entropy
 from sameloss.languages.paper import PAPER_HMM, PAPER_HMM_SHAPE, PAPER_SHAPE
 from sameloss.languages.pretrained import HubTeacherSpec
 from sameloss.studies import drawing
@@ -118,3 +121,33 @@ def test_words_of_a_reader_are_no_formulas_and_do_not_overlap(ax):
     boxes = [t.get_window_extent() for t in ax.texts if t.get_text() not in ("S", "$a_$")]
     assert len(boxes) == 8
     assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
+
+
+# Words masked (A.2)
+
+A2 = definitions("a2_conditionals")
+
+
+def test_masks_are_as_many_as_asked_and_inside():
+    sentences = Sentences(
+        torch.tensor([[1, 2, 3, 0], [1, 2, 3, 4]]).repeat(500, 1), torch.tensor([3, 4]).repeat(500)
+    )
+    masked = A2.mask_some(sentences, 2, torch.Generator().manual_seed(0)).tokens
+    assert ((masked[0::2, :3] == 0).sum(1) == 2).all()
+    assert ((masked[1::2] == 0).sum(1) == 2).all()
+    frequency = (masked[1::2] == 0).double().mean(0)
+    assert (frequency - 0.5).abs().max() < 4 * (0.25 / 500) ** 0.5
+    assert (A2.mask_some(sentences, 9, torch.Generator().manual_seed(0)).tokens[:, :3] == 0).all()
+
+
+def test_entropy_rises_with_masks_to_the_blind_entropy():
+    language = HMMSpec(4, 6, 4, 1, 0.3, 0.3, seed=1).build()
+    sentences = language.sample(3000, torch.Generator().manual_seed(0))
+    found = [
+        A2.entropy_under_masks(language, A2.mask_some(sentences, k, torch.Generator().manual_seed(k)))
+        for k in (1, 2, 3, 4)
+    ]
+    means = [estimate.mean for estimate in found]
+    assert means == sorted(means)
+    assert means[-1] == pytest.approx(blind_entropy(language), rel=1e-9)
+    assert means[-1] - means[0] > 20 * found[0].standard_error
