@@ -228,23 +228,6 @@ def test_words_for_size(values, word):
     assert answer(OWN, np.array(values)).verdict.size == word
 
 
-def test_size_is_judged_against_the_published_effect_of_the_language():
-    values = np.array([3.2, 3.4, 3.6, 3.4])
-    assert answer(OWN, values, published=1.7).verdict.size == "larger than published"
-    table = planted(leading(1.7))
-    sizes = [downstream(table, published=published)[0].verdict.size for published in (1.7, 4.0)]
-    assert sizes == ["as published", "smaller than published"]
-
-
-def test_features_are_added_up_to_what_the_widest_model_of_the_language_has():
-    about = {"replicate": 0, "stage": "descent", "model": "d24", "lr": 0.005, "steps": 9, "value": 1.0}
-    rows = [about | {"quantity": name} for name in ("kl", "trace", "relative trace")]
-    for reading, value in {"features": 60.0, "expanded to 768": 70.0, "expanded": 65.0}.items():
-        accuracy = {"quantity": "accuracy", "task": "state4", "reading": reading, "value": value}
-        rows.append(about | accuracy)
-    assert cells(pd.DataFrame(rows), {0: 1.0})[CAPACITY].tolist() == [70.0]
-
-
 def test_correction_widens_what_decides_the_direction_and_not_the_size():
     values = np.array([3.2, 3.4, 3.6, 3.4, 3.0, 3.8])
     plain, corrected = answer(OWN, values), answer(OWN, values, 1 - 1e-8)

@@ -25,7 +25,7 @@ OWN, CAPACITY, TUNED = "own features", "beyond capacity", "fine-tuned"
 
 READINGS = {
     OWN: ("features",),
-    CAPACITY: ("features", "expanded to as many as the widest", "expanded"),
+    CAPACITY: ("features", "expanded to 384", "expanded"),
     TUNED: ("fine-tuned, rate 0.001", "fine-tuned, rate 0.003"),
     "as many features": ("expanded",),
     "projected": ("projected to 96",),
@@ -35,27 +35,26 @@ READINGS = {
 TRACES = {"log trace": "trace", "log relative trace": "relative trace"}
 
 
-def cells(table: pd.DataFrame, whole: Mapping[int, float]) -> pd.DataFrame:
+def cells(table: pd.DataFrame, bag_of_words: Mapping[int, float]) -> pd.DataFrame:
     """Average the trainings of each cell.
 
     Args:
         table: of measurements, see `experiment.model_measurement`, with the columns of the result's index.
-        whole: KL of 100 % by draw, in nats: the bag of words', for example.
+        bag_of_words: KL of the bag of words by draw, in nats.
 
     Returns:
         A row for each draw, stage, model, peak rate and number of steps, with the geometric mean of the KL
-        in percent (kl), accuracies in percent by `READINGS`, and mean log traces.
+        in percent of the bag of words' (kl), accuracies in percent by `READINGS`, and mean log traces.
 
     """
     by = ["replicate", "stage", "model", "lr", "steps"]
     numbers = table[table.quantity.isin(["kl", *TRACES.values()])]
     logs = np.log(numbers.set_index([*by, "quantity"]).value).groupby([*by, "quantity"]).mean().unstack()
-    draws = logs.index.get_level_values("replicate").map(whole)
+    draws = logs.index.get_level_values("replicate").map(bag_of_words)
     found = pd.DataFrame({"kl": 100 * np.exp(logs["kl"]) / draws})
     for name, quantity in TRACES.items():
         found[name] = logs[quantity]
     rows = table[table.quantity == "accuracy"]
-    rows = rows.assign(reading=rows.reading.replace(r"^expanded to \d+$", READINGS[CAPACITY][1], regex=True))
     accuracies = rows.groupby([*by, "task", "reading"]).value.mean().unstack("reading")
     for name, readings in READINGS.items():
         if {*readings} <= {*accuracies}:
@@ -192,29 +191,21 @@ class Answer(NamedTuple):
     remarks: tuple[str, ...] = ()
 
 
-def answer(
-    question: str, differences: np.ndarray, level: float = LEVEL, published: float = PUBLISHED
-) -> Answer:
+def answer(question: str, differences: np.ndarray, level: float = LEVEL) -> Answer:
     """Judge a lead: its direction at a level, its size by the plain intervals of 95 and 90 %."""
     effect, decides, narrow = (seed_interval(differences, own) for own in (LEVEL, level, NARROW))
-    margin = TOLERANCE * published
-    verdict = judge(decides, published, sized=effect, narrow=narrow, margin=margin)
+    margin = TOLERANCE * PUBLISHED
+    verdict = judge(decides, PUBLISHED, sized=effect, narrow=narrow, margin=margin)
     return Answer(question, effect, decides, verdict)
 
 
-def downstream(
-    cells: pd.DataFrame,
-    first: Arm = SMALL,
-    second: Arm = LARGE,
-    kl: float = 3.0,
-    published: float = PUBLISHED,
-) -> list[Answer]:
+def downstream(cells: pd.DataFrame, first: Arm = SMALL, second: Arm = LARGE, kl: float = 3.0) -> list[Answer]:
     """Judge whether the second arm leads: own features first, then beyond capacity and fine-tuned (Holm)."""
     found = {of: leads(cells, first, second, of, kl) for of in (OWN, CAPACITY, TUNED)}
     later = holm_levels([p_value(found[of].lead.to_numpy()) for of in (CAPACITY, TUNED)])
     answers: list[Answer] = []
     for (of, rows), level in zip(found.items(), [LEVEL, *later], strict=True):
-        given, remarks = answer(of, rows.lead.to_numpy(), level, published), []
+        given, remarks = answer(of, rows.lead.to_numpy(), level), []
         if answers and answers[0].verdict.direction not in (Direction.SUPPORTED, Direction.AGAINST):
             given = given._replace(verdict=given.verdict._replace(direction=Direction.NOT_REACHED))
         if given.verdict.direction is Direction.SUPPORTED:
