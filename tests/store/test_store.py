@@ -310,7 +310,7 @@ def test_a_full_disk_loses_nothing(tmp_path):
         store = Store("ROOT")
         store.get(Squaring(3))
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
-        for run in (Big("a"), CorpusSampling(TINY, 200_000, 0), HeldOutConditionals(TINY, 20_000, 0)):
+        for run in (Big("a"), CorpusSampling(TINY, 50_000, 0), HeldOutConditionals(TINY, 2_000, 0)):
             try:
                 store.get(run)
             except StoreError as error:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import combinations, pairwise, product
 from math import comb, log, nan, sqrt
 from typing import Any, NamedTuple
@@ -493,8 +493,9 @@ def integrate(force: Callable, span: tuple[float, float], start: Entries, **opti
     return solved.sol
 
 
+@cache
 def flow(column: Column, horizon: float) -> Flow:
-    """Follow the gradient flow of a column from W = 0.
+    """Follow the gradient flow of a column from W = 0; kept, since a chapter asks whenever it is opened.
 
     Args:
         column: its read-out included.
