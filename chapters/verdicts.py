@@ -129,7 +129,7 @@ carried = {
 near = pd.DataFrame([*rows, carried]).assign(
     language=f"{confirmed.index.unique('replicate').size} new grammars, 3 % of KL"
 )
-HTML(verdict_table.findings(near))
+HTML(with_minus(verdict_table.findings(near)))
 
 # %% tags=["remove-cell"]
 own, equal, tuned = saturated.downstream(confirmed)
@@ -213,7 +213,7 @@ glue(
 # %% tags=["remove-input"]
 from sameloss.book.chapter import render
 
-HTML(verdict_table.findings(tables.findings(answers[answers.judged])))
+HTML(with_minus(verdict_table.findings(tables.findings(answers[answers.judged]))))
 
 # %%
 say(chance_in_words(answers[answers.question != "mask rate"]))  # whose claim is no effect

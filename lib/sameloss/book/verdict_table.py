@@ -177,7 +177,8 @@ def findings(answers: pd.DataFrame) -> str:
             effect = f"<small>{escape(row.effect + published)}</small>"
             cells[row.language] = f"{badge(row.direction, row.size)} {effect}"
         link = f'<a href="{page}.html">{escape(question)}</a>'
-        rows.append(f'<tr><th scope="row">{link}</th><td>{"</td><td>".join(cells.values())}</td></tr>')
+        told = "".join(f'<td data-label="{escape(name)}">{cell}</td>' for name, cell in cells.items())
+        rows.append(f'<tr><th scope="row">{link}</th>{told}</tr>')
     heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in ["question", *languages])
     start = f'<table class="dataframe findings"><thead><tr>{heads}</tr></thead>'
     return f"{start}<tbody>{''.join(rows)}</tbody></table>"
